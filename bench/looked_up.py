@@ -57,7 +57,8 @@ def main(folder: Path, logs: list[Path]) -> None:
         if not arrangement.transient and arrangement.index not in taken:
             node = plan.nodes[arrangement.node]
             print(
-                f"not: {node.operator.name} ({node.place}) by {', '.join(arrangement.key)}: {uses[arrangement.index]}"
+                f"not: {node.operator.name} ({node.source_line}) by {', '.join(arrangement.key)}: "
+                f"{uses[arrangement.index]}"
             )
 
 

@@ -39,11 +39,11 @@ def sample_of(paths: Sequence[str], folder: Path) -> Sample:
 
     sections, views, names = [_HEAD], [], list[str]()
     for path in paths:
-        place = path if "://" in path else os.path.abspath(os.path.expanduser(path))
-        found = guess([place], ("version",))
+        full_path = path if "://" in path else os.path.abspath(os.path.expanduser(path))
+        found = guess([full_path], ("version",))
         name = _name(path, names)
         names.append(name)
-        sections.append("\n".join(_section(name, place, found, folder)) + "\n")
+        sections.append("\n".join(_section(name, full_path, found, folder)) + "\n")
         views.append(f"CREATE VIEW {name}_now AS SELECT * FROM {name};\n")
         sections.append(f"[outputs.{name}_now]\ntable = true                       # also a plain table: "
                         f"warehouse/tables/{name}_now\n")  # fmt: skip
@@ -69,17 +69,17 @@ def _name(path: str, taken: Sequence[str]) -> str:
     return unique
 
 
-def _section(name: str, place: str, found: Guess, folder: Path) -> Iterator[str]:
+def _section(name: str, path: str, found: Guess, folder: Path) -> Iterator[str]:
     from ddcore.io.sources.guessing import schema_line
 
     renamed = dict(_renamed(list(found.schema)))
     schema = {renamed.get(column, column): kind for column, kind in found.schema.items()}
-    form = _form(place, found)
+    form = _form(path, found)
     yield f"[inputs.{name}]"
     yield schema_line(schema)
     if found.key:
         yield f"key = {json.dumps([renamed.get(column, column) for column in found.key])}"
-    options = [f"path = {json.dumps(_relative(place, folder))}"]
+    options = [f"path = {json.dumps(_relative(path, folder))}"]
     options += [f"{form} = true"] if form != "log" else []
     if renamed:
         pairs = ", ".join(f"{ours} = {json.dumps(other)}" for other, ours in renamed.items())
@@ -87,21 +87,21 @@ def _section(name: str, place: str, found: Guess, folder: Path) -> Iterator[str]
     yield f"source = {{ {', '.join(options)} }}   # {_FORMS[form]}"
 
 
-def _form(place: str, found: Guess) -> str:
+def _form(path: str, found: Guess) -> str:
     if found.is_events:
         return "debezium"
     if "diff" in found.columns:
         return "log"
-    is_one = found.is_table or (os.path.isfile(place) and "version" not in found.columns)
+    is_one = found.is_table or (os.path.isfile(path) and "version" not in found.columns)
     return "snapshot" if is_one else "append"
 
 
-def _relative(place: str, folder: Path) -> str:
+def _relative(path: str, folder: Path) -> str:
     """A path from the project's folder, where it is below it."""
-    if "://" in place:
-        return place
+    if "://" in path:
+        return path
     root = os.path.abspath(folder)
-    return os.path.relpath(place, root) if os.path.commonpath([root, place]) == root else place
+    return os.path.relpath(path, root) if os.path.commonpath([root, path]) == root else path
 
 
 def _renamed(columns: Sequence[str]) -> Iterator[tuple[str, str]]:

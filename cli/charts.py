@@ -107,13 +107,13 @@ def heat_map(title: str, versions: Sequence[str], rounds: Sequence[str], cells: 
     back = tag("rect", class_="none", x=left, y=top, width=len(versions) * width, height=len(rounds) * height)
     every = _every(len(versions), width, max(map(len, versions), default=1))
     across = [
-        tag("text", name, x=left + (place + 0.5) * width, y=top - 8, text_anchor="middle")
-        for place, name in enumerate(versions)
-        if place % every == 0
+        tag("text", name, x=left + (position + 0.5) * width, y=top - 8, text_anchor="middle")
+        for position, name in enumerate(versions)
+        if position % every == 0
     ]
     down = [
-        tag("text", _round(name), x=left - 8, y=top + (place + 0.68) * height, text_anchor="end")
-        for place, name in enumerate(rounds)
+        tag("text", _round(name), x=left - 8, y=top + (position + 0.68) * height, text_anchor="end")
+        for position, name in enumerate(rounds)
     ]
     whole = left + len(versions) * width + 12, top + len(rounds) * height + 6
     return tag(
@@ -132,7 +132,7 @@ def _chart(title: str, *parts: Html) -> Html:
     )
 
 
-def _rules(least: float, most: float, place: Callable[[float], float]) -> list[Html]:
+def _rules(least: float, most: float, position: Callable[[float], float]) -> list[Html]:
     """Horizontal lines at round values, with the values."""
     raw = (most - least) / 4
     unit = 10 ** math.floor(math.log10(raw)) if raw > 0 else 1
@@ -140,21 +140,21 @@ def _rules(least: float, most: float, place: Callable[[float], float]) -> list[H
     parts = []
     value = math.ceil(least / step) * step
     while value <= most:
-        y = place(value)
+        y = position(value)
         parts.append(tag("line", class_="grid" if value else "axis", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y))
         parts.append(tag("text", short(value), x=_LEFT - 6, y=y + 4, text_anchor="end"))
         value += step
     return parts
 
 
-def _names(names: Sequence[str], places: Sequence[float]) -> list[Html]:
+def _names(names: Sequence[str], positions: Sequence[float]) -> list[Html]:
     """Names under an axis; those that would touch the one before are left out."""
     shown, free = [], -_WIDTH
-    for name, place in zip(names, places, strict=True):
+    for name, position in zip(names, positions, strict=True):
         half = 3.6 * len(name) + 4
-        if place - half >= free:
-            shown.append(tag("text", name, x=place, y=_HEIGHT - 8, text_anchor="middle"))
-            free = place + half
+        if position - half >= free:
+            shown.append(tag("text", name, x=position, y=_HEIGHT - 8, text_anchor="middle"))
+            free = position + half
     return shown
 
 

@@ -89,8 +89,8 @@ def _lines(one: OutputRows, rows: Sequence[tuple[Any, ...]], width: int | None) 
         return
     cells = [[_sign(row[-1]), *map(cell, row[:-1])] for row in rows]
     numbers = [1 + number for number, dtype in enumerate(one.rows.dtypes[:-1]) if dtype.is_numeric()]
-    for place, line in laid_out(["", *one.rows.columns[:-1]], cells, numbers, width, vertical=False):
-        yield ("dim" if place is None else "green" if rows[place][-1] > 0 else "red"), line
+    for index, line in laid_out(["", *one.rows.columns[:-1]], cells, numbers, width, vertical=False):
+        yield ("dim" if index is None else "green" if rows[index][-1] > 0 else "red"), line
 
 
 def _sign(diff: int) -> str:

@@ -107,10 +107,10 @@ def _starting(incomplete: str, names: Iterable[Any]) -> list[str]:
 
 def _project(ctx: typer.Context) -> tuple[Path, dict[str, Any]]:
     """The project's folder and its ``dd.toml``, empty where there is none that can be read."""
-    place = ctx.params.get("project") or os.environ.get("DDCORE_PROJECT")
+    given = ctx.params.get("project") or os.environ.get("DDCORE_PROJECT")
     try:
         here = Path.cwd()
-        folders = [Path(place)] if place else [here, *here.parents]
+        folders = [Path(given)] if given else [here, *here.parents]
         for folder in folders:
             file = folder if folder.name == _FILE_NAME else folder / _FILE_NAME
             if file.is_file():
@@ -135,14 +135,14 @@ def _warehouse(ctx: typer.Context, project: tuple[Path, dict[str, Any]]) -> Path
 
 def _home(ctx: typer.Context, project: tuple[Path, dict[str, Any]]) -> Path:
     root, _ = project
-    place = ctx.params.get("warehouse") or os.environ.get("DDCORE_WAREHOUSE")
-    if place:
-        return Path(str(place))
+    folder = ctx.params.get("warehouse") or os.environ.get("DDCORE_WAREHOUSE")
+    if folder:
+        return Path(str(folder))
     return root / str(_section(project, "project").get("warehouse") or "warehouse")
 
 
-def _folders(place: Path) -> list[str]:
+def _folders(folder: Path) -> list[str]:
     try:
-        return [entry.name for entry in os.scandir(place) if entry.is_dir()]
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
     except (OSError, ValueError):
         return []

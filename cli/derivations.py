@@ -36,11 +36,11 @@ def text_derivation(out: Output, explanation: Explanation, *, whole: bool) -> No
             more += 1
             continue
         node = derivation.watch.node(fact[0])
-        name, place = node.operator.name, node.place
+        name, source_line = node.operator.name, node.source_line
         if name == "input":
-            name, place = f"input {node.operator.text}", ""
+            name, source_line = f"input {node.operator.text}", ""
         text = "  " * depth + cell(explanation.row(fact))
-        lines.append([text, name, place, "as above" if again else _rounds(fact[1])])
+        lines.append([text, name, source_line, "as above" if again else _rounds(fact[1])])
     for line in aligned(lines, width=None):
         out.data(f"  {line}")
     if more:
@@ -58,12 +58,12 @@ def _settled(explanation: Explanation, fact: Fact) -> Fact:
 def _below(explanation: Explanation, above: Fact) -> list[Fact]:
     """What a fact is made of; steps of the same line of the program that have one source each are left out."""
     derivation = explanation.derivation
-    place = derivation.watch.node(above[0]).place
+    source_line = derivation.watch.node(above[0]).source_line
     facts = [_settled(explanation, support) for support in derivation.supports[above]]
     result: list[Fact] = []
     for fact in facts:
         below = fact
-        while len(derivation.supports[below]) == 1 and derivation.watch.node(below[0]).place == place:
+        while len(derivation.supports[below]) == 1 and derivation.watch.node(below[0]).source_line == source_line:
             below = _settled(explanation, derivation.supports[below][0])
         if below not in result:
             result.append(below)
@@ -96,7 +96,7 @@ def json_derivation(out: Output, explanation: Explanation) -> None:
         out.record(
             step=numbers[fact],
             operator=node.operator.name,
-            **({"input": node.operator.text} if is_input else {"place": node.place}),
+            **({"input": node.operator.text} if is_input else {"source_line": node.source_line}),
             rounds=[packed % 2**_ROUND_BITS for packed in fact[1]],
             **_priorities(fact[1]),
             row=plain_row(explanation.row(fact)),

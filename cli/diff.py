@@ -156,9 +156,9 @@ def _keys(configured: Sequence[str], option: list[str] | None, log: FoldedLog) -
     columns = list(log.schema)
     for name in names:
         if name not in columns:
-            place = "--key" if option is not None else f"dd.toml: [outputs.{log.name}] key"
+            setting = "--key" if option is not None else f"dd.toml: [outputs.{log.name}] key"
             raise UsageError(
-                f"{place}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
+                f"{setting}: {log.name} has no column {name!r}; it has: {', '.join(columns)}",
                 meant(name, columns),
             )
     return list(dict.fromkeys(names))
@@ -252,5 +252,5 @@ def _table(out: Output, log: FoldedLog, changes: Sequence[Change], *, follows: b
         next(lines)  # the header
     else:
         out.data()
-    for place, line in lines:
-        out.data((line, "dim" if place is None else _COLORS[cells[place][0][0]]))
+    for row, line in lines:
+        out.data((line, "dim" if row is None else _COLORS[cells[row][0][0]]))

@@ -52,7 +52,7 @@ def _project(call: Call) -> Project | None:
 
     here = Path.cwd()
     explicit = call.project is not None or os.environ.get("DDCORE_PROJECT")
-    if not explicit and not any((place / FILE_NAME).is_file() for place in (here, *here.parents)):
+    if not explicit and not any((folder / FILE_NAME).is_file() for folder in (here, *here.parents)):
         return None
     return call.opened()
 

@@ -88,11 +88,11 @@ def _tell_explanation(
         out.data()
         text_derivation(out, explanation, whole=whole)
     if explanation.keeps_away:
-        places = listed(explanation.keeps_away)
+        lines = listed(explanation.keeps_away)
         if out.json:
             out.record(keeps_rows_away=explanation.keeps_away)
         else:
-            out.say(f"{places} keeps rows away: input rows that are not there are a reason, too, and are not named")
+            out.say(f"{lines} keeps rows away: input rows that are not there are a reason, too, and are not named")
 
 
 def _total(inputs: Mapping[str, pl.DataFrame]) -> int:

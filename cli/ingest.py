@@ -138,16 +138,16 @@ def ingest(
     if opened.upstream is not None and input_name is None:
         taken = _take_over(out, opened, new_warehouse=new_warehouse)
     ingests = [] if taken is not None and not opened.sources else _ingests(opened, input_name, sources, options)
-    for name, places, settings in ingests:
+    for name, paths, settings in ingests:
         settings.check(opened.engine)
-        _check_input(opened, name, places, debezium=settings.form == "debezium", op=settings.op or "")
+        _check_input(opened, name, paths, debezium=settings.form == "debezium", op=settings.op or "")
     from ddcore.cli.notices import notices
     from ddcore.jobs import ingest as job
 
     results = []
-    for name, places, settings in ingests:
+    for name, paths, settings in ingests:
         with out.claimed(), out.progress() as progress, notices(out, progress):
-            report = job.ingest(opened, name, places, settings, engine=opened.engine, listener=progress)
+            report = job.ingest(opened, name, paths, settings, engine=opened.engine, listener=progress)
         tell_ingest(out, report, opened.dims, of_several=len(ingests) > 1)
         results.append(spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
     nothing_new = not taken and all(result["nothing_new"] for result in results)
@@ -197,7 +197,7 @@ def _ingests(
             f"--{said[0].replace('_', '-')}: says how one input is read",
             f"say which: ddcore ingest INPUT; there are: {listed(names)}",
         )
-    return [(name, project.sources[name].places, project.sources[name].settings(options)) for name in names]
+    return [(name, project.sources[name].locations, project.sources[name].settings(options)) for name in names]
 
 
 def _check_input(project: Project, name: str, sources: Sequence[str], *, debezium: bool, op: str) -> None:

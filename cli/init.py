@@ -67,7 +67,7 @@ def _refuse_to_overwrite(folder: Path, sample: Sample) -> None:
         raise UsageError(f"{folder} is a file, not a folder", "name another folder: ddcore init DIR")
     present = [name for name in sample.files if name not in _OPTIONAL and os.path.lexists(folder / name)]
     if present:
-        place = "this folder" if folder.resolve() == Path.cwd() else folder
+        where = "this folder" if folder.resolve() == Path.cwd() else folder
         raise UsageError(
-            f"{place} already has {', '.join(present)}; init overwrites nothing", "name another folder: ddcore init DIR"
+            f"{where} already has {', '.join(present)}; init overwrites nothing", "name another folder: ddcore init DIR"
         )

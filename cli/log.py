@@ -77,7 +77,7 @@ def _tell(out: Output, records: Iterator[dict[str, Any]], names: VersionNames) -
     labelled, is_first = None, True
     while not out.unread and (part := list(islice(records, _LINES))):
         if is_first and len(part) == _LINES:  # more may follow: no more than this part is known
-            labelled = any(names.labels(place) for place in range(len(names.dims)))
+            labelled = any(names.labels(dim) for dim in range(len(names.dims)))
         table, right = history_table(part, names, labelled=labelled)
         labelled = "label" in table[0]
         lines = aligned(table, right, out.width, header=True)

@@ -155,9 +155,9 @@ def _ended(error: BaseException, name: str, debug: bool) -> int:
         hint = "free some memory, or raise the limit; for folds in little memory there is: ddcore run --memory SIZE"
         code = _failed(f"memory ran out: {one_line(error)}{limit_text()}", hint, 1)
     elif isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
+        file = f"{error.filename}: " if error.filename else ""
         hint = advice(error) or ("" if debug else "see more with --debug")
-        code = _failed(f"{place}{error.strerror or one_line(error)}", hint, 1)
+        code = _failed(f"{file}{error.strerror or one_line(error)}", hint, 1)
     elif isinstance(error, RecursionError):
         hint = "" if debug else "look for what nests very deeply in the program or the data; see more with --debug"
         code = _failed(f"too deeply nested: {one_line(error)}", hint, 1)

@@ -48,7 +48,9 @@ def listing(run: RunRecord, width: int | None) -> Iterator[str]:
         for depth, number in entered(before, around):
             rows.append(["", "│ " * depth + f"loop {loops[number].name.partition(' (')[0]}", *[""] * 7])
         before = around
-        rows.append([str(operator.number), "│ " * len(around) + operator.title, operator.place, *numbers_of(operator)])
+        rows.append(
+            [str(operator.number), "│ " * len(around) + operator.title, operator.source_line, *numbers_of(operator)]
+        )
     yield from aligned(rows, [0, 3, 4, 5, 6, 7, 8], width, header=True)
     if run.profile.compiling:
         took = duration(run.profile.compiling)

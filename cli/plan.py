@@ -112,8 +112,8 @@ def _against(out: Output, settings: Project, text: str, *, rows: bool, limit: in
     from ddcore.io.storage.store import is_folder
     from ddcore.jobs.comparison import compared, former_of
 
-    place = settings.tables
-    ledger = Ledger.load(place) if is_folder(place.ledger) else None
+    folder = settings.tables
+    ledger = Ledger.load(folder) if is_folder(folder.ledger) else None
     with out.claimed():
         former = former_of(settings, ledger, text)
         built = plan_of(load(settings), settings)
@@ -188,7 +188,7 @@ class _Sheet:
     def shared(self) -> Iterator[tuple[Box, Sequence[str]]]:
         """The operators that stand at several places of the program, and are computed once for all of them."""
         by_node = self.drawing.by_node
-        boxes = {by_node[node]: places for node, places in self.built.again.items() if node in by_node}
+        boxes = {by_node[node]: lines for node, lines in self.built.again.items() if node in by_node}
         return ((box, boxes[box]) for box in self.drawing.boxes if box in boxes)
 
     @cached_property
@@ -217,10 +217,10 @@ def _extents(project: Project, drawing: Diagram) -> dict[str, Extent]:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.storage.store import is_folder
 
-    place = project.tables
-    live = Ledger.load(place).tables() if is_folder(place.ledger) else {}
+    folder = project.tables
+    live = Ledger.load(folder).tables() if is_folder(folder.ledger) else {}
     stored = [index.table for index in drawing.indexes if index.table in live]
-    files = {table: live_files(place.table(table), live[table]) for table in stored}
+    files = {table: live_files(folder.table(table), live[table]) for table in stored}
     return {table: (sum(file.rows for file in of), sum(file.size for file in of)) for table, of in files.items()}
 
 
@@ -243,11 +243,11 @@ def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
     for box in drawing.boxes:
         around = loops_around(parents, box.loop)
         for depth, scope in entered(open_, around):
-            name, _, place = frames[scope].name.rpartition(" (")
-            rows.append(["", f"{'│ ' * depth}loop {name}", "", place.rstrip(")"), frames[scope].limit])
+            name, _, source_line = frames[scope].name.rpartition(" (")
+            rows.append(["", f"{'│ ' * depth}loop {name}", "", source_line.rstrip(")"), frames[scope].limit])
         open_ = around
         reads = ", ".join(map(_read, drawing.reads(box)))
-        rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.place, ", ".join(box.columns)])
+        rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.source_line, ", ".join(box.columns)])
     yield from aligned(rows, [0], width, header=True)
     yield from _done(sheet, width)
     if sheet.comments:
@@ -278,12 +278,12 @@ def _done(sheet: _Sheet, width: int) -> Iterator[str]:
     if sheet.decisions:
         yield ""
         rows = [["from", "", "joins and conditions of SQL"]]
-        rows += [[one.place, one.what, one.text] for one in sheet.decisions]
+        rows += [[one.source_line, one.what, one.text] for one in sheet.decisions]
         yield from aligned(rows, [], width, header=True)
     if shared := list(sheet.shared):
         yield ""
         rows = [["", "computed once", "also for"]]
-        rows += [[str(box.number), box.title, ", ".join(places)] for box, places in shared]
+        rows += [[str(box.number), box.title, ", ".join(lines)] for box, lines in shared]
         yield from aligned(rows, [0], width, header=True)
 
 
@@ -307,8 +307,8 @@ def _record(sheet: _Sheet) -> dict[str, Any]:
             {"input": name, "columns_read": read, "columns_not_read": others}
             for name, read, others in sheet.columns_of_inputs
         ],
-        "decisions": [{"place": one.place, "kind": one.what, "text": one.text} for one in sheet.decisions],
-        "shared": [{"operator": box.number, "also_at": list(places)} for box, places in sheet.shared],
+        "decisions": [{"source_line": one.source_line, "kind": one.what, "text": one.text} for one in sheet.decisions],
+        "shared": [{"operator": box.number, "also_at": list(lines)} for box, lines in sheet.shared],
         "operators": [_operator(drawing, box) for box in drawing.boxes],
         "loops": [
             {
@@ -331,7 +331,7 @@ def _record(sheet: _Sheet) -> dict[str, Any]:
 
 def _operator(drawing: Diagram, box: Box) -> dict[str, Any]:
     return {
-        "operator": box.number, "kind": box.kind, "title": box.title, "places": list(box.places),
+        "operator": box.number, "kind": box.kind, "title": box.title, "source_lines": list(box.source_lines),
         "columns": list(box.columns), "loop": box.loop or None,
         "reads": [
             {

@@ -57,8 +57,8 @@ def _named(project: Project, text: str) -> str:
     if text in names:
         return text
     known = holds.holds(project.home)
-    places = {place.rstrip("/"): name for name, hold in known.items() for place in (hold.project, hold.warehouse)}
-    if (name := places.get(text.rstrip("/"))) is not None:
+    known_as = {address.rstrip("/"): name for name, hold in known.items() for address in (hold.project, hold.warehouse)}
+    if (name := known_as.get(text.rstrip("/"))) is not None:
         return name
     there = f"there are: {listed([f'{name} ({hold.project})' for name, hold in known.items()])}" if known else "none"
     raise UsageError(f"--forget {text}: no such reader; {there}", "they are listed by: ddcore readers")

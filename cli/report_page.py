@@ -90,9 +90,9 @@ def _merged(heats: Sequence[HeatRecord]) -> HeatRecord:
             rounds *= 2
     sums: dict[tuple[int, int], int] = {}
     for version, current, number in cells:
-        place = version // versions * versions, current if current < 0 else current // rounds * rounds
-        sums[place] = sums.get(place, 0) + number
-    return HeatRecord(versions, rounds, tuple((*place, number) for place, number in sorted(sums.items())))
+        corner = version // versions * versions, current if current < 0 else current // rounds * rounds
+        sums[corner] = sums.get(corner, 0) + number
+    return HeatRecord(versions, rounds, tuple((*corner, number) for corner, number in sorted(sums.items())))
 
 
 # --- parts of the page ------------------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ def _dataflow(profile: ProfileRecord) -> Html:
 
 
 def _lines(operator: OperatorRecord) -> Iterator[str]:
-    if operator.place:
-        yield operator.place
+    if operator.source_line:
+        yield operator.source_line
     sides = [f"{count(operator.taken)} in"] if operator.kind != "input" else []
     sides += [f"{count(operator.sent)} out"] if operator.kind != "output" else []
     yield f"{', '.join(sides)}, {duration(operator.seconds)}"
@@ -186,8 +186,8 @@ def _operators(profile: ProfileRecord) -> Html:
     rows = []
     for slow in slowest:
         taken, sent, took, *state = numbers_of(slow)
-        name, place = f"{slow.number} {slow.title}", tag("span", slow.place, class_="mono")
-        rows.append([name, place, took, share(slow.seconds / total), taken, sent, *state, slow.key or ""])
+        name, source_line = f"{slow.number} {slow.title}", tag("span", slow.source_line, class_="mono")
+        rows.append([name, source_line, took, share(slow.seconds / total), taken, sent, *state, slow.key or ""])
     headers = ["operator", "from", "time", "", "in", "out", "memory", "state read", "written", "heaviest key"]
     if not any(row[-1] for row in rows):
         headers, rows = headers[:-1], [row[:-1] for row in rows]
@@ -202,13 +202,13 @@ def _heat(heat: HeatRecord, dims: Sequence[str]) -> Html:
         return section("Differences", "There were no differences.")
     across = list(range(first[0], first[-1] + 1, heat.versions)) if len(first) > 1 else first
     down = [*([-1] if rounds[0] < 0 else []), *range(0, rounds[-1] + 1, heat.rounds)]
-    places = {
+    cells = {
         (across.index(version), down.index(current)): number
         for version, current, number in heat.cells
     }  # fmt: skip
     named_rounds = ["outside loops" if start < 0 else _range(start, heat.rounds) for start in down]
     picture = heat_map(
-        f"differences by {dims[0]} and round", [_range(start, heat.versions) for start in across], named_rounds, places
+        f"differences by {dims[0]} and round", [_range(start, heat.versions) for start in across], named_rounds, cells
     )
     about = (
         f"The updates that arrangements and outputs gained, by {dims[0]} (across) and by round of the loop (down). "

@@ -107,5 +107,5 @@ def _table(out: Output, log: FoldedLog, part: pl.DataFrame, *, repeated: bool, f
         next(lines)  # the header
     else:
         out.data()
-    for place, line in lines:
-        out.data((line, "dim" if place is None else ""))
+    for number, line in lines:
+        out.data((line, "dim" if number is None else ""))

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.state.layout import Use
     from ddcore.io.storage.readers import Hold
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 
 @record
 class _Table:
     """One table at its newest version: ``kind`` is input, output or state; ``columns`` are those of a row.
 
-    A table of state has the ``operator`` that needs it, the operator's ``place`` in the program, and what it ``holds``;
-    empty where the program is not the folded one.
+    A table of state has the ``operator`` that needs it, the operator's ``source_line`` in the program, and what it
+    ``holds``; empty where the program is not the folded one.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class _Table:
     bytes: int
     columns: tuple[str, ...]
     operator: str = ""
-    place: str = ""
+    source_line: str = ""
     holds: str = ""
 
 
@@ -106,8 +106,8 @@ def _summary(project: Project, ledger: Ledger) -> dict[str, Any]:
         "unfinished": None if intent is None else {"run": intent.run, "first": intent.first, "last": intent.last},
         "sources": freshness(project, ledger),
         "published": [
-            {"output": name, "path": str(place), "run": None if there is None else there.run}
-            for name, place, there in tables_of(project, ledger)
+            {"output": name, "path": str(address), "run": None if there is None else there.run}
+            for name, address, there in tables_of(project, ledger)
         ],
         "holder": None if holder is None else str(holder),
     }
@@ -222,7 +222,7 @@ def _uses(project: Project) -> dict[str, Use]:
         return {}
 
 
-def _extent(folder: Place, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
+def _extent(folder: Location, state: TableState | None, dims: tuple[str, ...]) -> tuple[int, int, int, tuple[str, ...]]:
     """Rows, files, bytes and row columns of a table; it reads the Delta log alone."""
     from ddcore.io.delta.open_tables import open_table
     from ddcore.io.delta.tables import live_files
@@ -346,11 +346,11 @@ def _of_sources(fresh: Sequence[Freshness], ledger: Ledger, project: Project) ->
 def _published(ledger: Ledger, project: Project) -> list[str]:
     """Where each published table is, and of which run."""
     lines = []
-    for name, place, there in tables_of(project, ledger):
+    for name, address, there in tables_of(project, ledger):
         run = ledger.run_of(name)
         waits = run is not None and (there is None or there.run != run or not there.is_newest)
         what = "not written yet" if there is None else f"of run {there.run}"
-        lines.append(f"{name}: {place}: {what}{'  (ddcore run)' * waits}")
+        lines.append(f"{name}: {address}: {what}{'  (ddcore run)' * waits}")
     return lines
 
 
@@ -361,7 +361,7 @@ def _tell_tables(out: Output, tables: list[_Table], dims: tuple[str, ...]) -> No
         through = "-" if table.through is None else shown(table.through, dims)
         waits = count(table.waits) if table.waits else "-"
         extent = [count(table.rows), count(table.files), size(table.bytes)]
-        use = f"{table.operator} {table.place}: {table.holds}" if table.operator else ""
+        use = f"{table.operator} {table.source_line}: {table.holds}" if table.operator else ""
         rows.append([table.kind, name, through, waits, *extent, ", ".join(table.columns), use])
     if not any(row[-1] for row in rows[1:]):
         rows = [row[:-1] for row in rows]

@@ -16,7 +16,7 @@ from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time
 from ddcore.io.storage import branches, readers
 from ddcore.io.storage.branches import MAIN, Note
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.io.upkeep import branching
 from ddcore.jobs import predecessor
@@ -81,12 +81,12 @@ def make(project: Project, name: str) -> BranchReport:
             raise UsageError(
                 f"there is a branch {name} already", f"choose another name, or first: ddcore branch {name} --delete"
             )
-        origin, place = project.branch or MAIN, branches.place_of(project.home, name)
-        reader = hold_for_branch(project, place, name)
+        origin, address = project.branch or MAIN, branches.address_of(project.home, name)
+        reader = hold_for_branch(project, address, name)
         shared = branching.make(ledger, project.home, origin, name)
         if reader is not None and project.upstream is not None:
-            readers.call(place, project.upstream.warehouse, reader)
-    path = str(place)
+            readers.call(address, project.upstream.warehouse, reader)
+    path = str(address)
     took = time.perf_counter() - start
     return BranchReport(name, path, origin, shared.files, shared.bytes, took=took, stale_lock=stale_lock)
 
@@ -97,33 +97,35 @@ def delete(project: Project, name: str) -> BranchReport:
     """
     start, home = time.perf_counter(), Warehouse(project.home)
     _check_name(name, "ddcore branch lists the branches")
-    place = branches.place_of(home.root, name)
+    address = branches.address_of(home.root, name)
     with home.lock("ddcore branch"):
         branching.remove_left(home.root)
         branches.require(home.root, name, "branch")
-        reader = readers.name_of(place)
-        with Warehouse(place).lock("ddcore branch"):
-            branching.remove(place)
+        reader = readers.name_of(address)
+        with Warehouse(address).lock("ddcore branch"):
+            branching.remove(address)
         if reader is not None and project.upstream is not None:
             readers.forget(project.upstream.warehouse, reader)
         branching.remove_left(home.root)  # in an object store, the object of the lock
-    return BranchReport(name, str(place), MAIN, deleted=True, took=time.perf_counter() - start)
+    return BranchReport(name, str(address), MAIN, deleted=True, took=time.perf_counter() - start)
 
 
 def listed(project: Project) -> Iterator[Branch]:
     """The branches of the warehouse, by name. Takes no lock. Reads of each a note, and the end of its ledger."""
     for name in branches.names(project.home):
-        place = branches.place_of(project.home, name)
+        address = branches.address_of(project.home, name)
         try:
-            yield _branch(name, place, branches.note_of(project.home, name))
+            yield _branch(name, address, branches.note_of(project.home, name))
         except DdError as error:
-            yield Branch(name, str(place), Note("", "", 0, []), 0, (), error.message)
+            yield Branch(name, str(address), Note("", "", 0, []), 0, (), error.message)
 
 
-def _branch(name: str, place: Place, note: Note) -> Branch:
-    ledger = Ledger.load(Warehouse(place))
+def _branch(name: str, address: Location, note: Note) -> Branch:
+    ledger = Ledger.load(Warehouse(address))
     run, upper = ledger.current_run(), ledger.upper()
-    return Branch(name, str(place), note, 0 if run is None else run.run, () if upper is None else tuple(corners(upper)))
+    return Branch(
+        name, str(address), note, 0 if run is None else run.run, () if upper is None else tuple(corners(upper))
+    )
 
 
 def _check_name(name: str, hint: str) -> None:

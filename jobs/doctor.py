@@ -22,7 +22,7 @@ from ddcore.base.errors import DdError
 from ddcore.io.project.program import load_plan
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import named, shown
-from ddcore.io.storage.store import Place, is_folder
+from ddcore.io.storage.store import Location, is_folder
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
@@ -142,8 +142,8 @@ def _kernels() -> Iterator[Check]:
     from ddcore.compiling.kernel_cache import current_kernels
 
     names, current = kernel_names(), current_kernels()
-    place = f"with the package, for {LEVEL}" if len(shipped_kernels()) >= len(names) else f"in {kernel_folder()}"
-    message = f"{len(current)} of {len(names)} compiled and current, {place}"
+    where = f"with the package, for {LEVEL}" if len(shipped_kernels()) >= len(names) else f"in {kernel_folder()}"
+    message = f"{len(current)} of {len(names)} compiled and current, {where}"
     if len(current) == len(names):
         yield Check("kernels", "ok", message)
     else:
@@ -262,7 +262,7 @@ def _path() -> Iterator[Check]:
         yield Check("dd for cron", "note", f"{path}, which copies files", f"in crontabs use {scripts / 'ddcore'}")
 
 
-def _writable(name: str, folder: Place, hint: str) -> Check:
+def _writable(name: str, folder: Location, hint: str) -> Check:
     """Whether ``folder`` can be written to; where it does not exist, whether its nearest ancestor can. In an object
     store, whether it can be listed.
     """
@@ -271,7 +271,7 @@ def _writable(name: str, folder: Place, hint: str) -> Check:
             return Check(name, "ok", str(folder) if is_folder(folder) else f"{folder}, where nothing is stored yet")
         except DdError as error:
             return Check(name, "fail", error.message, error.hint)
-    nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    nearest = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
     try:
         if nearest == folder:
             os.listdir(folder)

@@ -29,13 +29,13 @@ def fold_errors() -> Iterator[None]:
     except MemoryError as error:
         raise out_of_memory(one_line(error)) from error
     except BaseException as error:
-        first, place = _of_user(error)
-        if not place and isinstance(error, Exception):
+        first, line = _of_user(error)
+        if not line and isinstance(error, Exception):
             raise
-        if not place and type(error).__module__ == "pyo3_runtime":  # a panic of Rust is not an Exception
+        if not line and type(error).__module__ == "pyo3_runtime":  # a panic of Rust is not an Exception
             raise FoldError(f"a library failed: {one_line(error)}", "this should not happen: see --debug") from error
         raise ExpressionError(
-            f"{place or 'the program'}: the function failed: {one_line(first)}", "fix the function, then run again"
+            f"{line or 'the program'}: the function failed: {one_line(first)}", "fix the function, then run again"
         ) from error
 
 
@@ -71,11 +71,11 @@ def _of_user(error: BaseException) -> tuple[BaseException, str]:
         chain.append(cause)
         cause = cause.__cause__ or cause.__context__
     for one in reversed(chain):
-        places = [
+        lines = [
             f"{shown(Path(frame.f_code.co_filename))}:{line}"
             for frame, line in traceback.walk_tb(one.__traceback__)
             if str(frame.f_globals.get("__name__")).startswith(_PROGRAM) and frame.f_code.co_filename[0] != "<"
         ]
-        if places:
-            return one, places[-1]
+        if lines:
+            return one, lines[-1]
     return error, ""

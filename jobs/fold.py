@@ -78,5 +78,5 @@ def doing(plan: Plan, block: Block | None, rounds: int) -> str:
     else:
         node = plan.nodes[block.node]
         what = {"variable": "loop", "input": "input"}.get(node.operator.name, node.operator.name)
-        what += f" ({node.place})" if node.place else ""
+        what += f" ({node.source_line})" if node.source_line else ""
     return what + (f", round {rounds}" if block.loops else "")

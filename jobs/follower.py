@@ -23,7 +23,7 @@ from ddcore.io.delta.deltalog import commit_file, versions_of
 from ddcore.io.ledger.freshness import Freshness
 from ddcore.io.project.project import FILE_NAME, Project
 from ddcore.io.sources.finding import find_snapshots, find_sources
-from ddcore.io.sources.remote import GLOB, place_of
+from ddcore.io.sources.remote import GLOB, location_of
 from ddcore.io.sources.snapshots import Snapshot
 from ddcore.io.storage import store
 from ddcore.io.storage.warehouse import Warehouse
@@ -200,9 +200,9 @@ class Follower:
         source, known = self.project.sources[name], self._commits.get(name, {})
         now = {path: _newest_commit(path) for path in known}
         if not known or now != known or None in now.values():
-            found = (find_snapshots if source.form == "snapshot" else find_sources)(source.places)
+            found = (find_snapshots if source.form == "snapshot" else find_sources)(source.locations)
             parts = [part for one in found for part in (one.parts if isinstance(one, Snapshot) else (one,))]
-            is_fixed = all(part.is_table for part in parts) and not any(GLOB & {*place} for place in source.places)
+            is_fixed = all(part.is_table for part in parts) and not any(GLOB & {*given} for given in source.locations)
             self._commits[name] = {part.path: now.get(part.path) for part in parts if is_fixed}
             self._found[name] = found if is_fixed else ()
             self._known[name] = tuple((one.real, one.stamp()) for one in found)
@@ -244,6 +244,6 @@ class _Commit(NamedTuple):
 
 def _newest_commit(path: str) -> _Commit | None:
     """The newest commit of a Delta table; None where there is none."""
-    folder = place_of(path)
+    folder = location_of(path)
     versions, _ = versions_of(folder)
     return _Commit(versions[-1], *next(store.entries(commit_file(folder, versions[-1])))[1:]) if versions else None

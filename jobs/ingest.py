@@ -142,27 +142,27 @@ def _silent(*_: object) -> None:
 
 
 def _reader(
-    project: Project, name: str, places: Sequence[str], settings: IngestSettings, rules: Rules, *,
+    project: Project, name: str, paths: Sequence[str], settings: IngestSettings, rules: Rules, *,
     find: Callable[[Sequence[str]], list[Any]],
 ) -> Reader:  # fmt: skip
     """What reads the sources at these places. DataError, UsageError."""
-    if not places:
+    if not paths:
         raise UsageError("no source was named", "name files, folders, globs or Delta tables")
     form = settings.form
-    reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "places": tuple(places)}
+    reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "paths": tuple(paths)}
     if form in EVENT_FORMS:
         events = events_of(project, name, settings, rules)
         has_key = events.key if len(rules.dims) == 1 else ()
         return EventReader(
-            **reads, rules=events.rules, events=events, sources=find(places), checks_counts=not events.key,
+            **reads, rules=events.rules, events=events, sources=find(paths), checks_counts=not events.key,
             has_key=has_key,
         )  # fmt: skip
     if form == "snapshot":
-        wholes = find(places)
+        wholes = find(paths)
         if settings.format is not None:
             wholes = [Snapshot(source.name, source.path, (source,)) for source in wholes]
         return SnapshotReader(**reads, rules=replace(rules, rows_only=True), snapshots=wholes)
-    sources = find(places)
+    sources = find(paths)
     one = len(rules.dims) == 1 and rules.time is None
     if form == "append":
         rules = replace(rules, diff=1, appends=True, fallback=Time([0]) if one else None)

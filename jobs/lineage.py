@@ -137,16 +137,16 @@ class Lineage:
         read = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
         written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
         inputs = [
-            InputDataset(*place, facets=_schema(schema), inputFacets=_statistics("input", read, rows_in, name))
-            for name, (place, schema) in self._inputs.items()
+            InputDataset(*address, facets=_schema(schema), inputFacets=_statistics("input", read, rows_in, name))
+            for name, (address, schema) in self._inputs.items()
         ]
         outputs = [
             OutputDataset(
-                *place,
+                *address,
                 facets=_schema(schema) | self._origins(name),
                 outputFacets=_statistics("output", written, rows_out, name),
             )
-            for name, (place, schema) in self._outputs.items()
+            for name, (address, schema) in self._outputs.items()
         ]
         job = Job(namespace=os.environ.get("OPENLINEAGE_NAMESPACE") or "ddcore", name=self._job)
         return RunEvent(
@@ -180,12 +180,12 @@ class Lineage:
         return {"columnLineage": facet.ColumnLineageDatasetFacet(columns, fields(lineage.rows))}
 
 
-def _dataset(place: object) -> tuple[str, str]:
+def _dataset(address: object) -> tuple[str, str]:
     """The namespace and the name of a table, by OpenLineage's rules: those of a bucket, or of this file system."""
-    parts = urlsplit(str(place))
+    parts = urlsplit(str(address))
     if parts.scheme and parts.netloc:
         return f"{parts.scheme}://{parts.netloc}", parts.path.strip("/")
-    return "file", str(Path(str(place)).resolve())
+    return "file", str(Path(str(address)).resolve())
 
 
 def _schema(schema: Schema) -> dict[str, Any]:

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from ddcore.io.project.project import Project
     from ddcore.io.publishing.commits import Position, Snapshot
     from ddcore.io.publishing.range_work import Tasks
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 
 def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]) -> None:
     """Raise UsageError for columns that an output with a table lacks, and for a folder that holds something else."""
-    for name, place, there in tables_of(project, ledger):
+    for name, address, there in tables_of(project, ledger):
         if (settings := project.outputs[name].table) is not None:
             settings.check(name, outputs[name])
         if there is not None and there.output != name:
-            raise UsageError(f"{place} is the table of output {there.output}", f"name another folder for {name}")
+            raise UsageError(f"{address} is the table of output {there.output}", f"name another folder for {name}")
 
 
 def publish(
-    project: Project, ledger: Ledger, known: dict[Place, Snapshot] | None = None, engine: str = "inline"
+    project: Project, ledger: Ledger, known: dict[Location, Snapshot] | None = None, engine: str = "inline"
 ) -> list[Published]:
     """Bring the tables of outputs up to the last finished run; what was done. UsageError, StorageError; DdError where a
     job of Spark fails.
@@ -63,15 +63,15 @@ def _tasks(project: Project) -> AbstractContextManager[Tasks]:
     return range_tasks(project)
 
 
-def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Place, Position | None]]:
+def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Location, Position | None]]:
     """The published tables: output, folder, and how far each is. Reads one small file for each."""
     for name, settings in project.outputs.items():
         if settings.table is not None:
             from ddcore.io.publishing.commits import position
-            from ddcore.io.publishing.publication import place_of
+            from ddcore.io.publishing.publication import address_of
 
-            place = place_of(ledger, name, settings.table)
-            yield name, place, position(place)
+            address = address_of(ledger, name, settings.table)
+            yield name, address, position(address)
 
 
 @record

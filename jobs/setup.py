@@ -53,7 +53,7 @@ def compile_kernels() -> bool:
 
 def make_archive(debug: bool = False) -> bool:
     """Write the archive, in some 40 s; False if it exists already or cannot be written: it is optional."""
-    target = class_archive.place()
+    target = class_archive.path()
     if target.exists():
         return False
     fresh = target.with_suffix(f".{os.getpid()}")

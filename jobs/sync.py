@@ -96,7 +96,7 @@ def sync(
             warm.recall(held[1])
         for name, source in wanted.items():
             report = ingest(
-                project, name, source.places, settings[name], engine=engine, listener=listener, held=held,
+                project, name, source.locations, settings[name], engine=engine, listener=listener, held=held,
                 found=found.get(name),
             )  # fmt: skip
             reports.append(report)

@@ -34,7 +34,7 @@ from ddcore.io.project.project import FILE_NAME, Project, Upstream
 from ddcore.io.project.times import Time
 from ddcore.io.storage import readers, store
 from ddcore.io.storage.readers import Hold
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import predecessor
 from ddcore.text.wording import listed
@@ -217,9 +217,9 @@ def take_over(project: Project, *, new_warehouse: bool = False, begins: bool = T
     return taken
 
 
-def hold_for_branch(project: Project, place: Place, branch: str) -> str | None:
-    """Hold for a branch that is about to be made in ``place`` what its origin holds; return its name as a reader. None
-    where the inputs are own ones, and where nothing was read yet. The caller holds the lock of the origin.
+def hold_for_branch(project: Project, address: Location, branch: str) -> str | None:
+    """Hold for a branch that is about to be made in ``address`` what its origin holds; return its name as a reader.
+    None where the inputs are own ones, and where nothing was read yet. The caller holds the lock of the origin.
     """
     name = None if project.upstream is None else readers.name_of(project.warehouse)
     if project.upstream is None or name is None:
@@ -229,7 +229,7 @@ def hold_for_branch(project: Project, place: Place, branch: str) -> str | None:
     if hold is None:
         return None
     own = readers.new_name()
-    readers.write(there, own, replace(hold, project=_shown(project.root, branch), warehouse=str(place)))
+    readers.write(there, own, replace(hold, project=_shown(project.root, branch), warehouse=str(address)))
     return own
 
 

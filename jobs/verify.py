@@ -303,9 +303,9 @@ class Verification:
     ) -> dict[str, pl.DataFrame]:
         """The outputs of one fold over one version, the inputs, in a warehouse of its own."""
         self._hold_spark(stack)
-        place = self.scratch or Path(tempfile.gettempdir())
+        parent = self.scratch or Path(tempfile.gettempdir())
         with (
-            reporting(place, "verify in", "name another folder with: --scratch-folder DIR"),
+            reporting(parent, "verify in", "name another folder with: --scratch-folder DIR"),
             tempfile.TemporaryDirectory(prefix="ddcore-verify-", dir=self.scratch or scratch.folder()) as folder,
         ):
             return _fold_once(Warehouse(folder), self.project, self.plan, inputs, now)
@@ -327,7 +327,7 @@ class Verification:
 
 
 def _fold_once(
-    place: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame], now: int | None
+    warehouse: Warehouse, project: Project, plan: Plan, inputs: Mapping[str, pl.DataFrame], now: int | None
 ) -> dict[str, pl.DataFrame]:
     """The outputs of a fold of one version, made at ``now``, in an empty warehouse, whose tables it writes. Rows and
     ``diff``.
@@ -335,19 +335,19 @@ def _fold_once(
     dims, lower = plan.dims, nothing_closed(plan.dims)
     time = Time(lower[0])
     writer = Writer()  # nobody else knows the warehouse
-    logs = {name: input_log(place, project, name, schema, writer) for name, schema in plan.inputs.items()}
+    logs = {name: input_log(warehouse, project, name, schema, writer) for name, schema in plan.inputs.items()}
     tables = {
         name: log.append(inputs[name].with_columns(pl.lit(0).alias(dim) for dim in dims), 1, base=None)
         for name, log in logs.items()
     }
     rows = sum(map(len, inputs.values()))
-    stored, window = Stored(place.root, 1, {}), Window(lower, up_to(time))
+    stored, window = Stored(warehouse.root, 1, {}), Window(lower, up_to(time))
     moved = () if now is None else ((now, time, 1),)
     fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, time, instants=moved)
     gained, _ = engines.load(project.engine, project)(fold, None)
     outputs = {}
     for name, schema in plan.outputs.items():
-        log = ChangeLog(place.output(name), schema, dims, writer)
+        log = ChangeLog(warehouse.output(name), schema, dims, writer)
         log.create()
         state = log.commit(gained.files.get(f"outputs/{name}", []), 1, base=None)
         outputs[name] = log.between(None, time, state)

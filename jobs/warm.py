@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ddcore.io.ledger.ledger import Ledger
     from ddcore.io.publishing.commits import Snapshot
     from ddcore.io.state.hot import Hot
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 
 @dataclass
@@ -28,10 +28,10 @@ class Warm:
     None is loaded before the first fold: a follower that finds nothing new needs no engine.
     """
 
-    tables: dict[Place, Snapshot] = field(default_factory=dict)
+    tables: dict[Location, Snapshot] = field(default_factory=dict)
     hot: Hot | None = None
-    heads: Mapping[Place, Seen] = field(default_factory=dict)
-    listed: dict[Place, Listed] = field(default_factory=dict)
+    heads: Mapping[Location, Seen] = field(default_factory=dict)
+    listed: dict[Location, Listed] = field(default_factory=dict)
     rows: Mapping[tuple[str, int], Entry] = field(default_factory=dict)
     program: tuple[KeptPlan, PlannedProgram] | None = None
 

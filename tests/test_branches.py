@@ -25,7 +25,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.finding import find_project
 from ddcore.io.reading.opened import open as open_project
 from ddcore.io.storage import branches, objects, store
-from ddcore.io.storage.address import Place
+from ddcore.io.storage.address import Location
 from ddcore.io.storage.warehouse import Warehouse
 
 HEAD = "diff,src,dst,minutes\n"
@@ -52,9 +52,9 @@ def test_a_branch_has_all_that_the_warehouse_has_and_no_byte_of_its_own(mine: Pa
     assert branched.warehouse == mine / "warehouse" / "branches" / "try" and branched.home == ours.warehouse
     assert_same(contents(branched), contents(ours), "new")
     for entry in store.entries(branched.warehouse):
-        name = entry.place.name
-        assert isinstance(entry.place, Path)
-        assert entry.place.stat().st_nlink == 2 or name in (branches.NOTE, "_last_checkpoint"), entry
+        name = entry.address.name
+        assert isinstance(entry.address, Path)
+        assert entry.address.stat().st_nlink == 2 or name in (branches.NOTE, "_last_checkpoint"), entry
     assert dd("log", *on("try"))[1] == dd("log")[1]
     assert dd("verify", "-q", *on("try"))[0] == 0
     assert all(line.startswith(("ok", "note", "  ")) for line in dd("doctor", "--deep", *on("try"))[1])
@@ -247,10 +247,10 @@ def test_a_published_table_in_the_warehouse_is_shared_and_goes_on(mine: Path, dd
 )
 def test_mistakes(arguments: list[str], says: str, code: int, mine: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    before = {entry.place: entry.size for entry in store.entries(mine / "warehouse")}
+    before = {entry.address: entry.size for entry in store.entries(mine / "warehouse")}
     ended, _, err = dd(*arguments)
     assert ended == code and says in err[0], err
-    after = {entry.place: entry.size for entry in store.entries(mine / "warehouse")}
+    after = {entry.address: entry.size for entry in store.entries(mine / "warehouse")}
     assert {place for place in after.keys() ^ before.keys() if place.name != ".lock"} == set()
 
 
@@ -339,7 +339,7 @@ def reached(shop: Workshop, base: Path, *arguments: str) -> list[str]:
     return [f"{name}:{names[: number + 1].count(name)}" for number, name in enumerate(names)]
 
 
-def left_over(root: Place) -> list[str]:
+def left_over(root: Location) -> list[str]:
     """What is below the folder of branches and in none."""
     there = branches.names(root)
     return [name for name in store.names(root / branches.FOLDER) if name not in there]

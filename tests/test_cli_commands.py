@@ -502,7 +502,7 @@ def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) 
     ]
     (record,) = records(dd("status", "--json")[1])
     states = [table for table in record["tables"] if table["kind"] == "state"]
-    assert sorted(f"{state['operator']} {state['place']}: {state['holds']}" for state in states) == uses
+    assert sorted(f"{state['operator']} {state['source_line']}: {state['holds']}" for state in states) == uses
 
 
 def test_status_sums_state_up_in_one_line(mine: Path, dd: Any) -> None:

@@ -99,7 +99,7 @@ def test_json_has_every_step(here: Path, dd: Any) -> None:
     assert steps[0]["row"] == row["row"]
     assert {number for step in steps.values() for number in step["made_of"]} == {*steps} - {0}
     assert {step["input"] for step in steps.values() if not step["made_of"]} == {"links", "starts"}
-    assert all(step["place"].startswith("program.py:") for step in steps.values() if step["made_of"])
+    assert all(step["source_line"].startswith("program.py:") for step in steps.values() if step["made_of"])
     assert checks == {"suffices": True, "minimal": True, "there_without": False}
 
 

@@ -80,7 +80,7 @@ def test_json_has_the_sizes_on_disk(here: Path, dd: Any) -> None:
         stored = tables[arrangement["table"].removeprefix("state/")]
         assert (arrangement["updates"], arrangement["bytes"]) == (stored["rows"], stored["bytes"])
     join = next(operator for operator in plan["operators"] if operator["title"] == "join on stop = src")
-    assert join["places"] == ["program.py:11"] and join["loop"] == 1
+    assert join["source_lines"] == ["program.py:11"] and join["loop"] == 1
     assert join["reads"] == [
         {"from": 4, "next_round": False, "arrangement": "A2"}, {"from": 1, "next_round": False, "arrangement": "A1"},
     ]  # fmt: skip

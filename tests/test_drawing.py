@@ -95,7 +95,7 @@ def test_what_a_loop_is_drawn_as() -> None:
     assert sources(drawing, titled(drawing, "output out")) == [("distinct", False)]
     assert sources(drawing, titled(drawing, "inspect inner")) == [("distinct", False)]
     assert (variable.loop, distinct.loop, titled(drawing, "inspect inner").loop) == (1, 1, 0)
-    assert re.fullmatch(r"test_inspect\.py:\d+", distinct.place)
+    assert re.fullmatch(r"test_inspect\.py:\d+", distinct.source_line)
     assert titled(drawing, "inspect inner").columns == ("node int64", "round int64")
 
 

@@ -529,7 +529,7 @@ def test_a_feed_knows_the_times_of_its_commits(tmp_path: Path) -> None:
 
     table, it = Table(tmp_path / "t", (1, "a")).append((2, "b")), desk(tmp_path)
     reader = TableReader(
-        project=it.project, name="edges", settings=IngestSettings(form="feed"), places=(table.path,),
+        project=it.project, name="edges", settings=IngestSettings(form="feed"), paths=(table.path,),
         rules=Rules(it.schema, rename={"version": "_commit_version"}), tables=[delta_table(table.path, "t")],
     )  # fmt: skip
     reader.look(lambda: it.ledger)

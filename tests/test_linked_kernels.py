@@ -42,7 +42,7 @@ def linked_together(**codes: Code) -> dict[str, Any]:
     parts = {name: (code.entry, {key: [*types] for key, types in code.environments.items()}, code.objects)
              for name, code in codes.items()}  # fmt: skip
     image = Image.unpacked(link(parts).packed())
-    base = image.place(linked_kernels._addresses(image.symbols))
+    base = image.load(linked_kernels._addresses(image.symbols))
     return {name: native.function_at(name, base, image.entries[name]) for name in codes}
 
 
@@ -180,7 +180,7 @@ def test_a_symbol_that_is_missing_leaves_the_image_alone(folder: Path, monkeypat
 def test_a_system_that_forbids_it_is_left_to_llvm() -> None:
     image, none = link({}), 1 << 20  # no such protection
     with pytest.raises(OSError, match="executable"):
-        Image(image.entries, [], linking._PAGE, bytes(linking._PAGE), image.own, image.calls).place({}, none)
+        Image(image.entries, [], linking._PAGE, bytes(linking._PAGE), image.own, image.calls).load({}, none)
 
 
 @pytest.mark.parametrize("variable", ["NUMBA_CPU_NAME", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT"])

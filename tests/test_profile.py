@@ -120,7 +120,7 @@ def test_counts_are_exact(engine: str, parallelism: int, tmp_path: Path, monkeyp
     # Of the two totals, the number of rows and the sum, three differences; and of the results three.
     assert join.rows_written == 8 and agg.rows_written == 3 + 3 and output.rows_written == 3
     assert min(join.bytes_written, agg.bytes_written, output.bytes_written, join.memory, agg.memory) > 0
-    assert join.place == "program.py:7" and agg.place == "program.py:8" and join.seconds > 0
+    assert join.source_line == "program.py:7" and agg.source_line == "program.py:8" and join.seconds > 0
     assert [ends[title].reads for title in ("where", "join on shop")] == [(1,), (2, 3)]
 
 
@@ -360,7 +360,11 @@ def test_log_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     runs = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [run["run"] for run in runs] == [2, 1]
     (join,) = [each for each in runs[1]["operators"] if each["title"] == "join on b = a"]
-    assert join["place"] == "program.py:4" and join["updates_in"] > 0 and join["loop"] == runs[1]["loops"][0]["number"]
+    assert (
+        join["source_line"] == "program.py:4"
+        and join["updates_in"] > 0
+        and join["loop"] == runs[1]["loops"][0]["number"]
+    )
     cells = runs[1]["differences"]["cells"]
     assert {"version", "round", "differences"} == set(cells[0]) and None in {cell["round"] for cell in cells}
     assert run_command(["log", "--operators", "--versions", *where]) == 2

@@ -132,10 +132,10 @@ def test_the_page_is_what_happens(tmp_path: Path, dd: Command, monkeypatch: pyte
 
 def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
-    before = {entry.place: entry.size for entry in store.entries(upstream / "warehouse")}
+    before = {entry.address: entry.size for entry in store.entries(upstream / "warehouse")}
     workshop.done(reader, "run")
     assert not (reader / "warehouse" / "inputs").exists()
-    new = {entry.place for entry in store.entries(upstream / "warehouse")} - before.keys()
+    new = {entry.address for entry in store.entries(upstream / "warehouse")} - before.keys()
     assert [place.parent.name for place in new] == [readers.FOLDER]
     ours, theirs = contents(workshop.project(reader)), contents(workshop.project(upstream))
     assert {name: rows for name, rows in ours.items() if name.startswith("inputs/")}.keys() == theirs.keys()

@@ -81,7 +81,7 @@ def test_arrays_that_come_to_rest_are_as_they_were(tmp_path: Path, seed: int) ->
             for a, b in zip(several, resting, strict=True)
         )
 
-    assert all(threads.each(same, arrays, 3))
+    assert all(threads.parallel_map(same, arrays, 3))
     assert spill.spilled == sum(array.nbytes for several in arrays for array in several if several[0].nbytes)
 
 

@@ -21,7 +21,7 @@ def test_results_are_in_the_order_of_the_parts(number: int, parts: int) -> None:
         time.sleep(0.002 * (parts - part) / 10)
         return part
 
-    assert list(threads.each(slower_first, range(parts), number)) == list(range(parts))
+    assert list(threads.parallel_map(slower_first, range(parts), number)) == list(range(parts))
     assert threads.beside() == 1
 
 
@@ -31,9 +31,9 @@ def test_parts_run_at_the_same_time_and_one_inside_of_another_does_not() -> None
     def meet(_: int) -> int:
         both.wait()
         assert threads.free(2) == 1
-        return len({*threads.each(lambda _: threading.get_ident(), range(4), 2)})
+        return len({*threads.parallel_map(lambda _: threading.get_ident(), range(4), 2)})
 
-    assert list(threads.each(meet, range(2), 2)) == [1, 1]
+    assert list(threads.parallel_map(meet, range(2), 2)) == [1, 1]
     assert threads.free(2) == 2
 
 
@@ -46,7 +46,7 @@ def test_the_error_of_the_first_part_that_fails_is_raised(number: int) -> None:
         return part
 
     with pytest.raises(ValueError, match="3"):
-        list(threads.each(fails, range(9), number))
+        list(threads.parallel_map(fails, range(9), number))
 
 
 class Panic(BaseException):
@@ -62,10 +62,10 @@ def test_the_thread_of_the_caller_works_too_and_errors_of_any_kind_arrive_from_e
             raise Panic(str(part))
         return threading.get_ident()
 
-    first, second = threads.each(lambda _: (both.wait(), threading.get_ident())[1], range(2), 2)
+    first, second = threads.parallel_map(lambda _: (both.wait(), threading.get_ident())[1], range(2), 2)
     assert {first, second} > {threading.get_ident()}
     with pytest.raises(Panic):
-        list(threads.each(fails_elsewhere, range(2), 2))
+        list(threads.parallel_map(fails_elsewhere, range(2), 2))
 
 
 def test_no_part_is_left_at_work_when_the_caller_is_interrupted() -> None:
@@ -81,12 +81,12 @@ def test_no_part_is_left_at_work_when_the_caller_is_interrupted() -> None:
         at_work[0] -= 1
 
     with pytest.raises(KeyboardInterrupt):
-        list(threads.each(part, range(40), 2))
+        list(threads.parallel_map(part, range(40), 2))
     assert at_work == [0]
 
 
 def test_a_step_counts_the_threads_that_work_side_by_side() -> None:
-    assert list(threads.each(lambda _: threads.beside(), range(4), 3)) == [3] * 4
+    assert list(threads.parallel_map(lambda _: threads.beside(), range(4), 3)) == [3] * 4
     assert threads.beside() == 1
 
 
@@ -105,16 +105,16 @@ def test_few_parts_are_ahead_of_the_result_that_is_taken() -> None:
             begun.append(part)
             yield part
 
-    results = threads.each(lambda part: part, parts(), 2)
+    results = threads.parallel_map(lambda part: part, parts(), 2)
     assert next(results) == 0
     assert len(begun) <= 4
 
 
 def test_a_forked_process_has_threads_of_its_own() -> None:
-    assert list(threads.each(abs, range(3), 2)) == [0, 1, 2]
+    assert list(threads.parallel_map(abs, range(3), 2)) == [0, 1, 2]
     child = os.fork()
     if child == 0:
-        os._exit(sum(threads.each(abs, range(4), 2)))
+        os._exit(sum(threads.parallel_map(abs, range(4), 2)))
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 6
 

@@ -112,7 +112,7 @@ def no_default() -> Iterator[None]:
 
 def test_a_budget_that_is_not_handed_refuses() -> None:
     with no_default(), pytest.raises(AssertionError, match="nobody handed"):
-        list(ALONE.each(abs, range(9)))
+        list(ALONE.map(abs, range(9)))
     with no_default(), pytest.raises(AssertionError, match="nobody handed"):
         _ = ALONE.tuning.few_rows
     assert (ALONE.threads, ALONE.tuning) == (1, DEFAULT)

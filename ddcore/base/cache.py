@@ -74,22 +74,22 @@ def distrust(folder: Path) -> str:
     except (OSError, RuntimeError) as error:
         return f"{folder} cannot be read: {error}"
     path = folder.absolute()
-    for place in dict.fromkeys((path, *path.parents, real, *real.parents)):
+    for parent in dict.fromkeys((path, *path.parents, real, *real.parents)):
         try:
-            status = place.lstat()
+            status = parent.lstat()
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"{place} cannot be read: {error.strerror}"
+            return f"{parent} cannot be read: {error.strerror}"
         if status.st_uid not in (0, os.getuid()):
-            return f"{place} belongs to another user"
+            return f"{parent} belongs to another user"
         if stat.S_ISLNK(status.st_mode):
             continue
         if not stat.S_ISDIR(status.st_mode):
-            return f"{place} is not a folder"
-        others = stat.S_IWGRP | stat.S_IWOTH if place == real else stat.S_IWOTH
-        if status.st_mode & others and (place == real or not status.st_mode & stat.S_ISVTX):
-            return f"other users may write to {place}"
+            return f"{parent} is not a folder"
+        others = stat.S_IWGRP | stat.S_IWOTH if parent == real else stat.S_IWOTH
+        if status.st_mode & others and (parent == real or not status.st_mode & stat.S_ISVTX):
+            return f"other users may write to {parent}"
     return ""
 
 
@@ -98,10 +98,10 @@ def make_private(folder: Path) -> None:
 
     Raises PermissionError if the folder exists and :func:`distrust` gives a reason; OSError if it cannot be created.
     """
-    for place in (*reversed(folder.parents), folder):
-        if not place.exists():
+    for parent in (*reversed(folder.parents), folder):
+        if not parent.exists():
             with contextlib.suppress(FileExistsError):  # another process created it; or a dangling link
-                place.mkdir(mode=0o700)
+                parent.mkdir(mode=0o700)
     if reason := distrust(folder):
         raise PermissionError(reason)
 
@@ -193,11 +193,11 @@ def version_of(package: str) -> str:
     from importlib import import_module, util
 
     spec = util.find_spec(package)
-    places = [] if spec is None else spec.submodule_search_locations or []
+    folders = [] if spec is None else spec.submodule_search_locations or []
     found = [
         name.removeprefix(f"{package}-").removesuffix(".dist-info")
-        for place in places
-        for name in _names_in(os.path.dirname(place))
+        for folder in folders
+        for name in _names_in(os.path.dirname(folder))
         if name.startswith(f"{package}-") and name.endswith(".dist-info")
     ]
     if len(found) == 1:
@@ -323,16 +323,16 @@ def unpacked(archive: str) -> str:
     equals the one in the zip. Milliseconds; raises ImportError if nothing can be written.
     """
     reasons = []
-    for place in (cache_folder(), _temporary()):
+    for folder in (cache_folder(), _temporary()):
         try:
-            if place == _temporary():
-                _check_temporary(place)
-            make_private(place / "code")
-            target = _unpacked_into(archive, place / "code")
+            if folder == _temporary():
+                _check_temporary(folder)
+            make_private(folder / "code")
+            target = _unpacked_into(archive, folder / "code")
         except OSError as error:
             reasons.append(str(error))
             continue
-        os.environ["DDCORE_CACHE"] = str(place)  # kernels are cached beside the code
+        os.environ["DDCORE_CACHE"] = str(folder)  # kernels are cached beside the code
         return target
     try:
         fresh = tempfile.mkdtemp(prefix="ddcore-")
@@ -345,13 +345,13 @@ def unpacked(archive: str) -> str:
     return _unpacked_into(archive, Path(fresh))
 
 
-def _check_temporary(place: Path) -> None:
+def _check_temporary(folder: Path) -> None:
     """Make a folder in the temporary directory, where another user may have created one of that name; OSError then."""
     with contextlib.suppress(FileExistsError):
-        place.mkdir(mode=0o700)
-    status = place.lstat()
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
-        raise PermissionError(f"{place} is not a folder that only this user can use")
+        raise PermissionError(f"{folder} is not a folder that only this user can use")
 
 
 def _unpacked_into(archive: str, code: Path) -> str:

@@ -36,10 +36,10 @@ def instant_of(number: int) -> datetime:
 
 def moved(instants: Instants) -> Iterator[Moved]:
     """The updates of the collection of instants: in each dimension its own row, which later ones replace."""
-    for place, of in enumerate(instants):
+    for number, of in enumerate(instants):
         before: int | None = None
         for coordinate in sorted(of):
-            time = tuple(coordinate if dim == place else 0 for dim in range(len(instants)))
+            time = tuple(coordinate if dim == number else 0 for dim in range(len(instants)))
             if of[coordinate] != before:
                 if before is not None:
                     yield before, time, -1

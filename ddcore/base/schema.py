@@ -197,45 +197,45 @@ def widest(kind: Type, *others: Type) -> Type:
     return Type("decimal", MOST_DIGITS if is_wide else WORD_DIGITS, kind.scale)
 
 
-def parse_type(kind: Any, place: str = "") -> Type:
+def parse_type(kind: Any, where: str = "") -> Type:
     """A type from its name (``int64``, ``decimal(10,2)``, ``list[string]``, ``struct[city: string, zip: int64]``), a
     Polars type (``pl.Int64``), an Arrow type or a Python type (``int``).
 
-    Narrow numbers widen. ``place`` is what has this type, for messages. Raises ProgramError.
+    Narrow numbers widen. ``where`` is what has this type, for messages. Raises ProgramError.
     """
     if isinstance(kind, Type):
         return kind
     if isinstance(kind, str):
-        return _Text(kind, place).whole()
+        return _Text(kind, where).whole()
     if isinstance(kind, pl.DataType) or (isinstance(kind, type) and issubclass(kind, pl.DataType)):
-        return type_of(kind, place)
+        return type_of(kind, where)
     if type(kind).__module__ == "pyarrow.lib" and hasattr(kind, "num_fields"):
-        return type_of(polars_type(kind), place)
+        return type_of(polars_type(kind), where)
     if get_origin(kind) is list:
-        return Type("list", element=parse_type(get_args(kind)[0], f"{place}[]"))
-    return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), place)
+        return Type("list", element=parse_type(get_args(kind)[0], f"{where}[]"))
+    return _named(_PYTHON.get(kind, "") if isinstance(kind, type) else "", repr(kind), where)
 
 
-def type_of(dtype: pl.DataType | type[pl.DataType], place: str = "") -> Type:
-    """The type that holds every value of a Polars type. Raises ProgramError where there is none, naming ``place``."""
+def type_of(dtype: pl.DataType | type[pl.DataType], where: str = "") -> Type:
+    """The type that holds every value of a Polars type. Raises ProgramError where there is none, naming ``where``."""
     if isinstance(dtype, type):
         if dtype.is_nested():
-            raise _unsupported(dtype, place)
+            raise _unsupported(dtype, where)
         dtype = dtype()
     if isinstance(dtype, pl.List | pl.Array):
-        return Type("list", element=type_of(instance(dtype.inner), f"{place}[]"))
+        return Type("list", element=type_of(instance(dtype.inner), f"{where}[]"))
     if isinstance(dtype, pl.Map):
-        key, value = type_of(instance(dtype.key), f"{place}.key"), type_of(instance(dtype.value), f"{place}.value")
-        return _map(key, value, place)
+        key, value = type_of(instance(dtype.key), f"{where}.key"), type_of(instance(dtype.value), f"{where}.value")
+        return _map(key, value, where)
     if isinstance(dtype, pl.Struct) and dtype != interval_form() and dtype.fields:
-        inner = [(one.name, type_of(instance(one.dtype), f"{place}.{_field_text(one.name)}")) for one in dtype.fields]
+        inner = [(one.name, type_of(instance(one.dtype), f"{where}.{_field_text(one.name)}")) for one in dtype.fields]
         return Type("struct", fields=tuple(inner))
     if isinstance(dtype, pl.Decimal):
-        return _decimal(dtype.precision or 38, dtype.scale, str(dtype), place)
-    return _plain_type(dtype, place)
+        return _decimal(dtype.precision or 38, dtype.scale, str(dtype), where)
+    return _plain_type(dtype, where)
 
 
-def _plain_type(dtype: pl.DataType, place: str) -> Type:
+def _plain_type(dtype: pl.DataType, where: str) -> Type:
     if dtype == pl.UInt64():
         return Type("decimal", 20, 0)
     if dtype.is_integer() and dtype not in (pl.UInt128(), pl.Int128()):
@@ -252,7 +252,7 @@ def _plain_type(dtype: pl.DataType, place: str) -> Type:
         return Type("string")
     if dtype in plain:
         return Type(plain[dtype])
-    raise _unsupported(dtype, place)
+    raise _unsupported(dtype, where)
 
 
 def instance(dtype: Any) -> pl.DataType:
@@ -344,8 +344,8 @@ def check_names(schema: Schema, dims: Sequence[str]) -> None:
 class _Text:
     """A type's name under way: what is read, from the left."""
 
-    def __init__(self, text: str, place: str) -> None:
-        self._text, self._place = text, place
+    def __init__(self, text: str, where: str) -> None:
+        self._text, self._where = text, where
         self._tokens = _TOKEN.findall(text)[::-1]
         if _TOKEN.sub("", text):
             raise self._wrong()
@@ -353,47 +353,47 @@ class _Text:
     def whole(self) -> Type:
         """The type that the text names, from its begin to its end."""
         if "[" not in self._text:
-            return _named(self._text.strip(), repr(self._text), self._place)
-        kind = self._type(self._place)
+            return _named(self._text.strip(), repr(self._text), self._where)
+        kind = self._type(self._where)
         if self._tokens:
             raise self._wrong()
         return kind
 
-    def _type(self, place: str) -> Type:
+    def _type(self, where: str) -> Type:
         name = self._next()
         if name == "list" and self._peek() == "[":
             self._take("[")
-            element = self._type(f"{place}[]")
+            element = self._type(f"{where}[]")
             self._take("]")
             return Type("list", element=element)
         if name == "map" and self._peek() == "[":
             self._take("[")
-            key = self._type(f"{place}.key")
+            key = self._type(f"{where}.key")
             self._take(",")
-            value = self._type(f"{place}.value")
+            value = self._type(f"{where}.value")
             self._take("]")
-            return _map(key, value, place)
+            return _map(key, value, where)
         if name == "struct" and self._peek() == "[":
             self._take("[")
-            fields = [self._field(place)]
+            fields = [self._field(where)]
             while self._peek() == ",":
                 self._take(",")
-                fields.append(self._field(place))
+                fields.append(self._field(where))
             self._take("]")
-            _check_once([name for name, _ in fields], place)
+            _check_once([name for name, _ in fields], where)
             return Type("struct", fields=tuple(fields))
         if not name or name in "[],:":
             raise self._wrong()
-        return _named(name, repr(name), place)
+        return _named(name, repr(name), where)
 
-    def _field(self, place: str) -> tuple[str, Type]:
+    def _field(self, where: str) -> tuple[str, Type]:
         name = self._next()
         if name[:1] == '"':
             name = json.loads(name)
         elif not _PLAIN_FIELD.fullmatch(name):
             raise self._wrong()
         self._take(":")
-        return name, self._type(f"{place}.{_field_text(name)}")
+        return name, self._type(f"{where}.{_field_text(name)}")
 
     def _peek(self) -> str:
         return self._tokens[-1] if self._tokens else ""
@@ -406,33 +406,33 @@ class _Text:
             raise self._wrong()
 
     def _wrong(self) -> ProgramError:
-        return ProgramError(f"{_at(self._place)}there is no type {self._text!r}", _TYPES)
+        return ProgramError(f"{_at(self._where)}there is no type {self._text!r}", _TYPES)
 
 
-def _named(name: str, shown: str, place: str) -> Type:
+def _named(name: str, shown: str, where: str) -> Type:
     """A type that is not nested, by its name."""
     name = _WIDENED.get(name, name)
     match = _DECIMAL.fullmatch(name)
     if match:
-        return _decimal(int(match[1]), int(match[2]), name, place)
+        return _decimal(int(match[1]), int(match[2]), name, where)
     if name not in _NAMES or name == "decimal":
-        raise ProgramError(f"{_at(place)}there is no type {shown}", _TYPES)
+        raise ProgramError(f"{_at(where)}there is no type {shown}", _TYPES)
     return Type(name)
 
 
-def _map(key: Type, value: Type, place: str) -> Type:
+def _map(key: Type, value: Type, where: str) -> Type:
     """A map with keys of one plain type. Raises ProgramError where keys cannot be compared."""
     if key.is_nested or key.name in ("float64", "interval"):
         raise ProgramError(
-            f"{_at(place)}{key} cannot be the key of a map", "keys are text, numbers, dates and the like"
+            f"{_at(where)}{key} cannot be the key of a map", "keys are text, numbers, dates and the like"
         )
     return Type("map", fields=(("key", key), ("value", value)))
 
 
-def _check_once(names: Sequence[str], place: str) -> None:
+def _check_once(names: Sequence[str], where: str) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ProgramError(f"{_at(place)}two fields are called {twice}", "give each field its own name")
+        raise ProgramError(f"{_at(where)}two fields are called {twice}", "give each field its own name")
 
 
 def _field_text(name: str) -> str:
@@ -440,19 +440,19 @@ def _field_text(name: str) -> str:
     return name if _PLAIN_FIELD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-def _at(place: str) -> str:
-    return f"{place}: " if place else ""
+def _at(where: str) -> str:
+    return f"{where}: " if where else ""
 
 
-def _unsupported(dtype: pl.DataType | type[pl.DataType], place: str) -> ProgramError:
+def _unsupported(dtype: pl.DataType | type[pl.DataType], where: str) -> ProgramError:
     what = f"{dtype} (extension types)" if dtype == pl.Object() else str(dtype)
     hint = f"cast to one of {', '.join(_NAMES)}, or to a list or struct of them"
-    return ProgramError(f"{_at(place)}columns of type {what} are not supported", hint)
+    return ProgramError(f"{_at(where)}columns of type {what} are not supported", hint)
 
 
-def _decimal(precision: int, scale: int, text: str, place: str) -> Type:
+def _decimal(precision: int, scale: int, text: str, where: str) -> Type:
     if not 0 < precision <= MOST_DIGITS or scale > precision:
-        raise ProgramError(f"{_at(place)}{text}: decimals have 1 to {MOST_DIGITS} digits", "cast to fewer digits")
+        raise ProgramError(f"{_at(where)}{text}: decimals have 1 to {MOST_DIGITS} digits", "cast to fewer digits")
     return Type("decimal", precision, scale)
 
 

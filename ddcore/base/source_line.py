@@ -32,9 +32,9 @@ def _file(name: str) -> str:
 
 
 @contextmanager
-def planning(place: str) -> Iterator[None]:
-    """Operators that are created meanwhile stand at ``place``: a program of SQL has no line of Python."""
-    token = _PLANNED.set(place)
+def planning(source_line: str) -> Iterator[None]:
+    """Operators that are created meanwhile stand at ``source_line``: a program of SQL has no line of Python."""
+    token = _PLANNED.set(source_line)
     try:
         yield
     finally:

@@ -70,7 +70,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return _pools[threads]
 
 
-def each(work: Callable[[P], R], parts: Iterable[P], threads: int) -> Iterator[R]:
+def parallel_map(work: Callable[[P], R], parts: Iterable[P], threads: int) -> Iterator[R]:
     """The results for the parts, in their order, by so many threads. Only some are ahead of the one that is
     taken, so memory is bounded.
 

@@ -60,7 +60,7 @@ def _placed() -> _Placed | None:
     if image is None:
         return None
     try:
-        return _Placed(image, image.place(_addresses(image.symbols)))
+        return _Placed(image, image.load(_addresses(image.symbols)))
     except (OSError, KeyError, AttributeError, ValueError):
         return None
 

@@ -73,7 +73,7 @@ class Image:
             numbers[: 2 * own].reshape(own, 2), numbers[2 * own :].reshape(calls, 3),
         )  # fmt: skip
 
-    def place(self, addresses: Mapping[str, int], protection: int = _EXECUTABLE) -> int:
+    def load(self, addresses: Mapping[str, int], protection: int = _EXECUTABLE) -> int:
         """Put the image into memory, for good, and return its address. ``addresses``: of the symbols.
         ``protection``: of its pages of code, as ``mprotect`` takes it.
 
@@ -96,9 +96,9 @@ class Image:
 _placed: list[mmap.mmap] = []  # functions point into them
 
 
-def _write(content: np.ndarray, places: np.ndarray, words: np.ndarray) -> None:
+def _write(content: np.ndarray, positions: np.ndarray, words: np.ndarray) -> None:
     """Write words of 64 bits at places that need not be aligned."""
-    content[places[:, None] + np.arange(8)] = words.view(np.uint8).reshape(-1, 8)
+    content[positions[:, None] + np.arange(8)] = words.view(np.uint8).reshape(-1, 8)
 
 
 # -- linking -----------------------------------------------------------------------------------------------------------
@@ -125,26 +125,26 @@ class _Linker:
     code: bytearray = field(default_factory=bytearray)
     data: bytearray = field(default_factory=bytearray)
     symbols: dict[str, int] = field(default_factory=dict)
-    entries: dict[str, tuple[_Place, list[tuple[_Place, list[str]]]]] = field(default_factory=dict)
-    own: list[tuple[_Place, _Place]] = field(default_factory=list)
-    calls: list[tuple[_Place, int, int]] = field(default_factory=list)
+    entries: dict[str, tuple[_Position, list[tuple[_Position, list[str]]]]] = field(default_factory=dict)
+    own: list[tuple[_Position, _Position]] = field(default_factory=list)
+    calls: list[tuple[_Position, int, int]] = field(default_factory=list)
 
     def add(self, name: str, entry: str, environments: Mapping[str, list[str]], objects: _Object) -> None:
         """Add a kernel with all that its object file has."""
         bases = {number: self._lay(section) for number, section in objects.allocated()}
-        places: dict[int, _Place] = {}
-        named: dict[str, _Place] = {}
+        positions: dict[int, _Position] = {}
+        named: dict[str, _Position] = {}
         for number, symbol in enumerate(objects.symbols):
             if symbol.section in bases:
-                places[number] = bases[symbol.section].moved(symbol.value)
+                positions[number] = bases[symbol.section].moved(symbol.value)
             elif symbol.section == _COMMON:
-                places[number] = _Place(self._room(self.data, symbol.size, symbol.value), is_data=True)
-            if symbol.name and number in places:
-                named[symbol.name] = places[number]
+                positions[number] = _Position(self._room(self.data, symbol.size, symbol.value), is_data=True)
+            if symbol.name and number in positions:
+                named[symbol.name] = positions[number]
         for target, offset, number, addend in objects.relocations():
             at = bases[target].moved(offset)
-            if number in places:
-                self.own.append((at, places[number].moved(addend)))
+            if number in positions:
+                self.own.append((at, positions[number].moved(addend)))
             elif objects.symbols[number].section != _UNDEFINED:
                 raise UnlinkableError(f"{objects.symbols[number].name} is in no section")
             else:
@@ -152,18 +152,18 @@ class _Linker:
                 self.calls.append((at, called, addend))
         self.entries[name] = named[entry], [(named[symbol], [*types]) for symbol, types in environments.items()]
 
-    def _lay(self, section: _Section) -> _Place:
+    def _lay(self, section: _Section) -> _Position:
         part = self.data if section.is_written else self.code
-        place = self._room(part, len(section.content), section.alignment)
-        part[place : place + len(section.content)] = section.content
-        return _Place(place, section.is_written)
+        position = self._room(part, len(section.content), section.alignment)
+        part[position : position + len(section.content)] = section.content
+        return _Position(position, section.is_written)
 
     def _room(self, part: bytearray, size: int, alignment: int) -> int:
         """The place of some zeros at the end of a part."""
         part += bytes(-len(part) % max(1, alignment))
-        place = len(part)
+        position = len(part)
         part += bytes(size)
-        return place
+        return position
 
     def image(self) -> Image:
         """The finished image."""
@@ -171,7 +171,7 @@ class _Linker:
         content = bytes(self.code).ljust(data, b"\0") + bytes(self.data)
         return Image(
             {
-                name: Entry(entry.at(data), [(place.at(data), types) for place, types in environments])
+                name: Entry(entry.at(data), [(position.at(data), types) for position, types in environments])
                 for name, (entry, environments) in self.entries.items()
             },
             [*self.symbols],
@@ -182,13 +182,13 @@ class _Linker:
         )
 
 
-class _Place(NamedTuple):
-    """A place in what is executed, or in what is written."""
+class _Position(NamedTuple):
+    """A position in what is executed, or in what is written."""
 
     offset: int
     is_data: bool
 
-    def moved(self, by: int) -> _Place:
+    def moved(self, by: int) -> _Position:
         return self._replace(offset=self.offset + by)
 
     def at(self, data: int) -> int:

@@ -79,10 +79,10 @@ def function_of(name: str, native: Callable[..., Any], arguments: Sequence[Array
     def kernel(*values: Any) -> Any:
         if len(values) != count:
             raise TypeError(f"{name} takes {count} arguments, not {len(values)}")
-        for place, flags, dtype, dims in arrays:  # one microsecond for ten arrays
-            array = values[place]
+        for argument, flags, dtype, dims in arrays:  # one microsecond for ten arrays
+            array = values[argument]
             if array.flags.num & flags != flags or array.dtype is not dtype or array.ndim != dims:
-                _check(array, f"{name}: argument {place}", flags, dtype, dims)
+                _check(array, f"{name}: argument {argument}", flags, dtype, dims)
         return native(*values)
 
     return kernel
@@ -110,13 +110,17 @@ def linked(name: str, code: Code) -> Callable[..., Any]:
         engine = _engine()
         engine.add_object_file(binding.ObjectFileRef.from_data(code.objects))
         engine.finalize_object()
-        places = [(engine.get_global_value_address(variable), types) for variable, types in code.environments.items()]
-        return _function(name, engine.get_function_address(code.entry), places, engine)
+        addresses = [
+            (engine.get_global_value_address(variable), types) for variable, types in code.environments.items()
+        ]
+        return _function(name, engine.get_function_address(code.entry), addresses, engine)
 
 
 def function_at(name: str, base: int, entry: Entry) -> Callable[..., Any]:
     """A kernel of an image that lies at an address."""
-    return _function(name, base + entry.function, [(base + place, types) for place, types in entry.environments], None)
+    return _function(
+        name, base + entry.function, [(base + address, types) for address, types in entry.environments], None
+    )
 
 
 def _function(
@@ -126,11 +130,11 @@ def _function(
     import numpy as np
 
     made, (_, dynfunc, _) = [], _extensions()
-    for place, constants in environments:
+    for variable, constants in environments:
         environment = dynfunc.Environment({})
         environment.consts.extend(map(np.dtype, constants))
         made.append(environment)
-        ctypes.c_void_p.from_address(place).value = id(environment)
+        ctypes.c_void_p.from_address(variable).value = id(environment)
     kept = (owner, *made)  # as long as the function
     function: Callable[..., Any] = dynfunc.make_function(
         sys.modules[__name__], name.rpartition(".")[2], name, address, made[0], kept

@@ -196,11 +196,11 @@ def _timestamps(values: pl.Series, kind: Type) -> pl.Series:
 
 def _refuse(values: pl.Series, bad: pl.Series, kind: Type) -> None:
     """Raise InexactCast for the first value under the mask, if there is one (null is not bad)."""
-    place = bad.arg_max() if bad.any() else None
-    if place is None:
+    position = bad.arg_max() if bad.any() else None
+    if position is None:
         return
     if isinstance(values.dtype, pl.Datetime) and values.dtype.time_unit != "ns":
-        value = f"the physical value {values.to_physical()[place]}"  # outside of the calendar, where Polars panics
+        value = f"the physical value {values.to_physical()[position]}"  # outside of the calendar, where Polars panics
     else:
-        value = values.gather([place]).cast(pl.String)[0] if values.dtype.is_temporal() else str(values[place])
+        value = values.gather([position]).cast(pl.String)[0] if values.dtype.is_temporal() else str(values[position])
     raise InexactCast(f"has {value}, which {kind} does not hold exactly")

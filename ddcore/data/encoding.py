@@ -141,9 +141,9 @@ def decode_columns(words: Sequence[np.ndarray], schema: Schema) -> list[pl.Serie
     if len(texts) < _SEVERAL or not 0 < rows <= _FEW:
         return [decode(column, kind, name) for column, (name, kind) in zip(words, schema.items(), strict=True)]
     together = decode(np.concatenate([words[number] for number in texts]), Type("string"))
-    places = {number: place * rows for place, number in enumerate(texts)}
+    positions = {number: position * rows for position, number in enumerate(texts)}
     return [
-        together[places[n] : places[n] + rows].alias(name) if n in places else decode(words[n], kind, name)
+        together[positions[n] : positions[n] + rows].alias(name) if n in positions else decode(words[n], kind, name)
         for n, (name, kind) in enumerate(schema.items())
     ]
 
@@ -214,7 +214,7 @@ def _without_names(kind: Type) -> Type:
     if kind.element is not None:
         return replace(kind, element=_without_names(kind.element))
     fields = enumerate(kind.fields)
-    return replace(kind, fields=tuple((str(place), _without_names(inner)) for place, (_, inner) in fields))
+    return replace(kind, fields=tuple((str(position), _without_names(inner)) for position, (_, inner) in fields))
 
 
 def _encode_pooled(series: pl.Series, kind: Type) -> np.ndarray:

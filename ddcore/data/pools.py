@@ -173,19 +173,19 @@ class Sequences(Pool[Words]):
         """The lengths of the sequences of valid ids, int64[n], and their words, one sequence after another."""
         starts = self._ends[ids]
         lengths = self._ends[ids + 1] - starts
-        return lengths, self._words[_places(starts, lengths)]
+        return lengths, self._words[_positions(starts, lengths)]
 
     def _hash(self, values: Words) -> np.ndarray:
         ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values.lengths)])
-        place = np.arange(1, len(values.words) + 1) - np.repeat(ends[:-1], values.lengths)
-        mixed = _scramble(values.hashes.view(np.uint64) + place.view(np.uint64) * _GOLDEN)
+        position = np.arange(1, len(values.words) + 1) - np.repeat(ends[:-1], values.lengths)
+        mixed = _scramble(values.hashes.view(np.uint64) + position.view(np.uint64) * _GOLDEN)
         sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(mixed)])  # modulo 2**64
         return _scramble(sums[ends[1:]] - sums[ends[:-1]] + values.lengths.view(np.uint64)).view(np.int64)
 
     def _take(self, values: Words, rows: np.ndarray) -> Words:
         starts, lengths = np.cumsum(values.lengths) - values.lengths, values.lengths[rows]
-        places = _places(starts[rows], lengths)
-        return Words(lengths, values.words[places], values.hashes[places])
+        positions = _positions(starts[rows], lengths)
+        return Words(lengths, values.words[positions], values.hashes[positions])
 
     def _differ(self, ids: np.ndarray, values: Words) -> np.ndarray:
         lengths, words = self.sequences(ids)
@@ -244,11 +244,11 @@ class Halves(Pool[Any]):
         return one.tobytes()
 
 
-def _places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def _positions(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The positions ``start, start + 1, ...`` of runs, one after another: int64[sum of lengths]."""
     ends = np.cumsum(lengths)
-    places: np.ndarray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
-    return places
+    positions: np.ndarray = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + lengths, lengths)
+    return positions
 
 
 def _scramble(words: np.ndarray) -> np.ndarray:

@@ -34,23 +34,23 @@ class Box:
     """One or more operators. ``kind`` is input, output, variable, linear or keyed.
 
     ``number`` counts the boxes from 1, inputs before readers and the boxes of a loop next to each other. ``title`` is
-    what it does, ``places`` are the lines of the program, ``columns`` those of its collection with types; ``loop`` is
-    the scope of the innermost loop, 0 outside.
+    what it does, ``source_lines`` are the lines of the program, ``columns`` those of its collection with types;
+    ``loop`` is the scope of the innermost loop, 0 outside.
     """
 
     kind: str
     title: str
-    places: list[str]
+    source_lines: list[str]
     columns: tuple[str, ...]
     loop: int
     number: int = 0
 
     @property
-    def place(self) -> str:
+    def source_line(self) -> str:
         """``file.py:8``, or ``file.py:8-12`` for operators of several lines of a file."""
         lines: dict[str, list[int]] = {}
-        for place in self.places:
-            file, _, line = place.rpartition(":")
+        for source_line in self.source_lines:
+            file, _, line = source_line.rpartition(":")
             lines.setdefault(file, []).append(int(line))
         spans = ((file, min(numbers), max(numbers)) for file, numbers in lines.items())
         return ", ".join(f"{file}:{low}" if low == high else f"{file}:{low}-{high}" for file, low, high in spans)
@@ -150,8 +150,8 @@ class Diagram:
     def shown(self, box: Box) -> str:
         """All there is to say about a box, in lines."""
         indexes = (f"{arrangement.label} {arrangement.brief}: {arrangement.table}" for arrangement in self.kept(box))
-        places = [box.place] if box.places else []
-        return "\n".join([box.title, *places, ", ".join(box.columns), *indexes])
+        source_lines = [box.source_line] if box.source_lines else []
+        return "\n".join([box.title, *source_lines, ", ".join(box.columns), *indexes])
 
     @cached_property
     def _by_scope(self) -> dict[int, list[Box]]:
@@ -222,22 +222,22 @@ class _Reader:
             before = self.boxes.get(node.inputs[0]) if len(node.inputs) == 1 else None
             if before in self.chains and before.loop == node.scope and self.readers[node.inputs[0]] == 1:
                 self.chains[before].append(operator.name)
-                before.places.append(node.place)
+                before.source_lines.append(node.source_line)
                 before.columns = _columns(node.schema)
                 self.boxes[node.index] = before
                 return
-        box = Box(_kind(operator), self._title(node), [node.place], _columns(node.schema), node.scope)
+        box = Box(_kind(operator), self._title(node), [node.source_line], _columns(node.schema), node.scope)
         if isinstance(operator, Input):
-            box.places = []
+            box.source_lines = []
         elif isinstance(operator, Linear):
             self.chains[box] = [operator.name]
         self.boxes[node.index] = box
 
     def _add_output(self, arrangement: Arrangement) -> None:
         node = self.plan.nodes[arrangement.node]
-        places = [node.place] if isinstance(node.operator, Inspect) else []
-        title = f"{'inspect' if places else 'output'} {printable(arrangement.output)}"
-        self.ends.append((arrangement.node, Box("output", title, places, _columns(node.schema), 0)))
+        source_lines = [node.source_line] if isinstance(node.operator, Inspect) else []
+        title = f"{'inspect' if source_lines else 'output'} {printable(arrangement.output)}"
+        self.ends.append((arrangement.node, Box("output", title, source_lines, _columns(node.schema), 0)))
 
     def _title(self, node: Node) -> str:
         operator = node.operator
@@ -323,12 +323,12 @@ class _Reader:
             if not (arrangement.transient or self.plan.is_inner(arrangement))
         ]
         stored.sort(key=lambda arrangement: (self._source(arrangement.node).number, arrangement.index))
-        for number, each in enumerate(stored, 1):
+        for number, one in enumerate(stored, 1):
             index = Index(
-                number, self._source(each.node), each.key, tuple(each.collection), f"state/{each.fingerprint}",
-                tuple(sorted(users.get(each.index, {}), key=lambda box: box.number)), each.index in own,
+                number, self._source(one.node), one.key, tuple(one.collection), f"state/{one.fingerprint}",
+                tuple(sorted(users.get(one.index, {}), key=lambda box: box.number)), one.index in own,
             )  # fmt: skip
-            self.positions[index] = each.index
+            self.positions[index] = one.index
             yield index
 
     def _ports(self, node: int) -> list[int]:

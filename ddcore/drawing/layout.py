@@ -93,7 +93,7 @@ class _Level:
 
 def layout(drawing: Diagram, boxes: Mapping[Box, Size], titles: Mapping[int, float]) -> Layout:
     """Places for all boxes of a diagram, of these sizes, and for frames with titles of these widths (by scope)."""
-    return _Placer(drawing, boxes, titles).place()
+    return _Placer(drawing, boxes, titles).layout()
 
 
 class _Placer:
@@ -114,7 +114,7 @@ class _Placer:
             self._hold(self.frames[scope].parent, self.items[scope])
         self.levels[scope].items.append(item)
 
-    def place(self) -> Layout:
+    def layout(self) -> Layout:
         for edge in self.drawing.edges:
             self._connect(edge)
         inner = sorted(self.frames, key=lambda scope: -len(self._around(scope)))
@@ -199,21 +199,21 @@ class _Placer:
             _join(before, gap)
             before = gap
         for item in net.targets:
-            place = item.layer - first - 1
-            _join(net.gaps[place] if 0 <= place < len(net.gaps) else net.start if place < 0 else None, item)
+            position = item.layer - first - 1
+            _join(net.gaps[position] if 0 <= position < len(net.gaps) else net.start if position < 0 else None, item)
 
     def _order(self, level: _Level) -> None:
         """Orders the items of each layer by the mean place of their neighbours, downwards and upwards in turn."""
-        place = {item: float(number) for layer in level.layers for number, item in enumerate(layer)}
+        position = {item: float(number) for layer in level.layers for number, item in enumerate(layer)}
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
             for layer in level.layers if down else level.layers[::-1]:
                 keys = {}
                 for item in layer:
                     near = item.above if down else item.below
-                    keys[item] = sum(place[neighbour] for neighbour in near) / len(near) if near else place[item]
+                    keys[item] = sum(position[neighbour] for neighbour in near) / len(near) if near else position[item]
                 layer.sort(key=keys.__getitem__)
-                place.update((item, float(number)) for number, item in enumerate(layer))
+                position.update((item, float(number)) for number, item in enumerate(layer))
 
     def _align(self, level: _Level) -> None:
         """Moves items towards their neighbours, without changing their order."""
@@ -349,17 +349,17 @@ def _spread(layer: Sequence[_Item], wanted: Sequence[float]) -> None:
         offset += (left.width + right.width) / 2 + _APART
         offsets.append(offset)
     pools: list[tuple[float, int]] = []  # sums and numbers of items
-    for place, goal in enumerate(wanted):
-        total, number = goal - offsets[place], 1
+    for position, goal in enumerate(wanted):
+        total, number = goal - offsets[position], 1
         while pools and pools[-1][0] / pools[-1][1] >= total / number:
             before, several = pools.pop()
             total, number = total + before, number + several
         pools.append((total, number))
-    place = 0
+    position = 0
     for total, number in pools:
-        for item in layer[place : place + number]:
-            item.x = total / number + offsets[place]
-            place += 1
+        for item in layer[position : position + number]:
+            item.x = total / number + offsets[position]
+            position += 1
 
 
 def _tidy(points: Sequence[Point]) -> list[Point]:

@@ -40,8 +40,8 @@ def _inside(drawing: Diagram, inner: Mapping[int, Sequence[Frame]], scope: int, 
 def _box(box: Box) -> str:
     opening, closing = _SHAPES.get(box.kind, ("[", "]"))
     label = _text(f"{box.number} {box.title}")
-    if box.places:
-        label += f"<br/>{_text(box.place)}"
+    if box.source_lines:
+        label += f"<br/>{_text(box.source_line)}"
     return f'n{box.number}{opening}"{label}"{closing}'
 
 

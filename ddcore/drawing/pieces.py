@@ -39,7 +39,7 @@ def _told(node: Node) -> str:
     if isinstance(operator, Input):
         return f"input {operator.text}"
     name = "iterate" if isinstance(operator, Leave) else operator.name
-    return f"{name} at {node.place}"
+    return f"{name} at {node.source_line}"
 
 
 def _inputs(graph: Graph, index: int) -> list[str]:

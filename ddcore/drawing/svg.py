@@ -58,16 +58,16 @@ def svg(drawing: Diagram, title: str, notes: Mapping[int, Note] | None = None) -
     lines = {box: list(_lines(drawing, box, known.get(box.number))) for box in drawing.boxes}
     texts = {box: [text for _, text in parts] for box, parts in lines.items()}
     sizes = {box: (max(map(_wide, of)) + 2 * _MARGIN, len(of) * _LINE + _MARGIN) for box, of in texts.items()}
-    places = layout(drawing, sizes, {frame.scope: _wide(_name(frame)) for frame in drawing.frames})
-    text = "\n".join(_elements(drawing, lines, places, printable(title), known)) + "\n"
+    positions = layout(drawing, sizes, {frame.scope: _wide(_name(frame)) for frame in drawing.frames})
+    text = "\n".join(_elements(drawing, lines, positions, printable(title), known)) + "\n"
     return text.encode("ascii", "xmlcharrefreplace").decode()  # right in every encoding of a stream
 
 
 def _lines(drawing: Diagram, box: Box, note: Note | None) -> Iterator[tuple[str, str]]:
     """The class and text of each line in a box."""
     yield "", _cut(f"{box.number} {box.title}")
-    if box.places:
-        yield "dim", _cut(box.place)
+    if box.source_lines:
+        yield "dim", _cut(box.source_line)
     for index in drawing.kept(box):
         yield "index", _cut(f"{index.label} {index.brief}")
     for line in () if note is None else note.lines:
@@ -75,9 +75,9 @@ def _lines(drawing: Diagram, box: Box, note: Note | None) -> Iterator[tuple[str,
 
 
 def _elements(
-    drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], places: Layout, title: str, notes: Mapping[int, Note]
+    drawing: Diagram, lines: dict[Box, list[tuple[str, str]]], positions: Layout, title: str, notes: Mapping[int, Note]
 ) -> Iterator[str]:
-    width, height = f"{places.width:.0f}", f"{places.height:.0f}"
+    width, height = f"{positions.width:.0f}", f"{positions.height:.0f}"
     yield '<?xml version="1.0" encoding="UTF-8"?>'
     yield (
         f'<svg xmlns="{NAMESPACE}" class="dataflow" width="{width}" height="{height}"'
@@ -86,12 +86,12 @@ def _elements(
     yield f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>"
     yield "<defs>" + "".join(map(_marker, ("flow", "index", "back"))) + "</defs>"
     yield '<rect class="page" width="100%" height="100%"/>'
-    for frame in sorted(drawing.frames, key=lambda frame: places.frames[frame.scope].y):
-        yield from _frame(frame, places)
-    for edge, points in places.paths.items():
+    for frame in sorted(drawing.frames, key=lambda frame: positions.frames[frame.scope].y):
+        yield from _frame(frame, positions)
+    for edge, points in positions.paths.items():
         yield _edge(edge, points)
     for box, parts in lines.items():
-        yield from _box(drawing, box, parts, places, notes.get(box.number))
+        yield from _box(drawing, box, parts, positions, notes.get(box.number))
     yield "</svg>"
 
 
@@ -102,14 +102,16 @@ def _marker(name: str) -> str:
     )
 
 
-def _frame(frame: Frame, places: Layout) -> Iterator[str]:
-    area = places.frames[frame.scope]
+def _frame(frame: Frame, positions: Layout) -> Iterator[str]:
+    area = positions.frames[frame.scope]
     yield f'<rect class="frame" id="loop{frame.scope}" {_area(area.x, area.y, area.width, area.height)} rx="8"/>'
     yield f'<text class="dim" x="{area.x + _MARGIN:.1f}" y="{area.y + _LINE:.1f}">{escape(_name(frame))}</text>'
 
 
-def _box(drawing: Diagram, box: Box, parts: list[tuple[str, str]], places: Layout, note: Note | None) -> Iterator[str]:
-    area = places.boxes[box]
+def _box(
+    drawing: Diagram, box: Box, parts: list[tuple[str, str]], positions: Layout, note: Note | None
+) -> Iterator[str]:
+    area = positions.boxes[box]
     told = drawing.shown(box) if note is None else note.told
     yield f'<g id="box{box.number}"><title>{escape(told)}</title>'
     kind = box.kind if box.kind in ("input", "output") else "operator"

@@ -65,7 +65,7 @@ class Forwarding:
             user = plan.nodes[target.index]
             assert isinstance(user.operator, Linear)
             inner, start = self._enter(batch, plan.depths[target.index]), clock()
-            result = self._apply(user.operator, inner, user.place)
+            result = self._apply(user.operator, inner, user.source_line)
             self._meter.linear(target.index, len(inner), len(result), max(0, clock() - start))
             yield target.index, result
         elif target.kind == "spread":
@@ -82,18 +82,20 @@ class Forwarding:
                 updates = updates.negated()
             yield from self._feed_variable(loop, target.variable, _next_round(updates), arrived)
 
-    def _apply(self, operator: Linear, batch: Batch, place: str) -> Batch:
+    def _apply(self, operator: Linear, batch: Batch, source_line: str) -> Batch:
         """The updates of the result. A row on which the operator fails is no error where its updates cancel: then it
         is in the collection at no time.
         """
         try:
-            return operator.apply(batch, place)
+            return operator.apply(batch, source_line)
         except ExpressionError:
             codes = np.zeros(len(batch), np.int64)
             updates = arrange(codes, batch.words, batch.times, batch.diffs, batch.high, budget=self._budget)
             if len(updates) == len(batch):
                 raise
-            return operator.apply(Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), place)
+            return operator.apply(
+                Batch(list(updates.words), list(updates.times), updates.diffs, updates.high), source_line
+            )
 
     def spread(self, node: int, batch: Batch, large: np.ndarray) -> Batch:
         """The updates of large groups, by key codes, int64[m] ascending, for the tree that begins at the node."""
@@ -107,7 +109,7 @@ class Forwarding:
         assert isinstance(node.operator, Variable)
         if node.operator.priority is None:
             return batch
-        coordinates = node.operator.priority.coordinates(batch, node.place)
+        coordinates = node.operator.priority.coordinates(batch, node.source_line)
         return batch.at([*batch.times[:-1], coordinates])
 
     def _feed_variable(

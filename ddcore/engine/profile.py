@@ -70,8 +70,8 @@ class Heat:
         else:
             width = max(self.versions, _width(least, most, _VERSIONS))
             numbers = np.bincount((versions >> width) - (least >> width))
-            for place in np.flatnonzero(numbers).tolist():
-                self._add(((least >> width) + place) << width, current, int(numbers[place]))
+            for cell in np.flatnonzero(numbers).tolist():
+                self._add(((least >> width) + cell) << width, current, int(numbers[cell]))
 
     def add(self, other: Heat) -> None:
         """Add the differences of another worker."""
@@ -80,12 +80,12 @@ class Heat:
             self._add(version << other.versions, current if current < 0 else current << other.rounds, number)
 
     def _add(self, version: int, current: int, number: int) -> None:
-        place = version >> self.versions, current >> self.rounds  # -1 >> n is -1
-        if place in self.cells:
-            self.cells[place] += number
+        cell = version >> self.versions, current >> self.rounds  # -1 >> n is -1
+        if cell in self.cells:
+            self.cells[cell] += number
         else:
-            self.cells[place] = number
-            self._limit(*place)
+            self.cells[cell] = number
+            self._limit(*cell)
 
     def _limit(self, version: int, current: int) -> None:
         """Widen the ranges if there are too many with those of a new cell."""
@@ -105,8 +105,8 @@ class Heat:
             first, last, deepest = self.span
             self.span = first >> by_versions, last >> by_versions, deepest >> by_rounds
         for (version, current), number in cells.items():
-            place = version >> by_versions, current >> by_rounds
-            self.cells[place] = self.cells.get(place, 0) + number
+            cell = version >> by_versions, current >> by_rounds
+            self.cells[cell] = self.cells.get(cell, 0) + number
 
 
 def _width(least: int, most: int, ranges: int) -> int:

@@ -232,7 +232,7 @@ class FoldState:
             return
         portions = (batch.take(slice(at, at + size)) for at in range(0, len(batch), size))
         try:
-            arrived = list(self.budget.each(partial(self.forwarding.arrivals, node), portions))
+            arrived = list(self.budget.map(partial(self.forwarding.arrivals, node), portions))
         except ExpressionError:  # perhaps another portion's updates cancel those on which an operator fails
             arrived = [self.forwarding.arrivals(node, batch)]
         for deliveries in arrived:
@@ -265,7 +265,7 @@ class FoldState:
         row = decode_frame(batch.words, arrangement.collection).row(0)
         diff = (int(updates.high[at]) << 64) + (int(batch.diffs[0]) & (2**64 - 1))
         node = self.plan.nodes[arrangement.node]
-        where = f"output {arrangement.output}" if arrangement.output else f"{node.operator.name} ({node.place})"
+        where = f"output {arrangement.output}" if arrangement.output else f"{node.operator.name} ({node.source_line})"
         time = tuple(int(coordinate[0]) for coordinate in batch.times)
         raise DiffOverflow(f"{where}: the diffs of {row!r} at time {time} add up to {diff}, which int64 cannot hold")
 

@@ -201,10 +201,12 @@ class Question:
         :meth:`explain`.
         """
         columns = list(self.schema)
-        places = [columns.index(name) for name in key.columns]
+        positions = [columns.index(name) for name in key.columns]
         wanted = _row_words(key, {name: self.schema[name] for name in key.columns})
         after: Counts = {}
-        goal = Goal(lambda words: _is_row(wanted, [words[place] for place in places]), lambda counts: counts == after)
+        goal = Goal(
+            lambda words: _is_row(wanted, [words[position] for position in positions]), lambda counts: counts == after
+        )
         all_changes = self._batches(changes)
         for base, some in self._bases(before, all_changes, key):
             trials = self._trials(some, goal, base)
@@ -333,7 +335,7 @@ def _start(watch: Watch, words: Sequence[int]) -> Derivation:
 
 def _keeping_away(watch: Watch) -> list[str]:
     """The places of operators that keep rows away, among those that the output rests on."""
-    waiting, seen, places = [watch.output], set[int](), list[str]()
+    waiting, seen, source_lines = [watch.output], set[int](), list[str]()
     while waiting:
         index = waiting.pop()
         if index in seen:
@@ -342,8 +344,8 @@ def _keeping_away(watch: Watch) -> list[str]:
         node = watch.node(index)
         operator = node.operator
         if isinstance(operator, Negate) or (isinstance(operator, Multiset) and operator.operation == "except_"):
-            places.append(node.place)
+            source_lines.append(node.source_line)
         waiting += node.inputs
         scope = watch.graph.scopes[node.scope]
         waiting += [*scope.variables, *scope.results] if node.scope else []
-    return sorted(set(places))
+    return sorted(set(source_lines))

@@ -183,10 +183,10 @@ class _Step:
         width = len(self.watch.node(source).schema)
         words = self.watch.table(self.node).words(rows)
         rounds = packed_rounds(words[width:], operator.prioritized)
-        for place, row in enumerate(rows.tolist()):
-            at = tuple(int(column[place]) for column in rounds)
-            wanted = [column[place : place + 1] for column in words[:width]]
-            pairs = self.watch.table(source).among(wanted, list(range(width)), rows[place : place + 1], at)
+        for position, row in enumerate(rows.tolist()):
+            at = tuple(int(column[position]) for column in rounds)
+            wanted = [column[position : position + 1] for column in words[:width]]
+            pairs = self.watch.table(source).among(wanted, list(range(width)), rows[position : position + 1], at)
             yield from ((row, source, at, number, self.whole) for number in pairs["id"].to_list())
 
     def _joined(self, operator: Join | DeltaJoin, rows: np.ndarray) -> Iterator[_Support]:
@@ -217,9 +217,9 @@ class _Step:
 
     def _having(self, source: int, columns: dict[str, np.ndarray], rows: np.ndarray) -> pl.DataFrame:
         """The rows of a node with these words in these columns: ``wanted``, ``id``, ``count``."""
-        places = {name: number for number, name in enumerate(self.watch.node(source).schema)}
+        positions = {name: number for number, name in enumerate(self.watch.node(source).schema)}
         at = self._outside(source, self.rounds)
-        return self.watch.table(source).among([*columns.values()], [places[name] for name in columns], rows, at)
+        return self.watch.table(source).among([*columns.values()], [positions[name] for name in columns], rows, at)
 
     def _reduction(self, operator: Reduction, rows: np.ndarray) -> Iterator[_Support]:
         """The rows of the group, as often as they are there; those that suffice where it can be told."""

@@ -115,7 +115,7 @@ class Table:
     @classmethod
     def of(cls, words: list[np.ndarray], rounds: list[np.ndarray], diffs: np.ndarray) -> Table:
         """From updates, which need not be consolidated."""
-        names = [str(place) for place in range(len(words))]
+        names = [str(position) for position in range(len(words))]
         shape = np.empty((len(rounds), len(diffs)), dtype=np.int64)
         coordinates = np.array(rounds, dtype=np.int64).reshape(shape.shape)
         if not names:
@@ -152,12 +152,14 @@ class Table:
         counts = self.counts(rounds)
         return self.rows.with_columns(count=pl.Series(counts)).filter(pl.col("count") != 0)
 
-    def among(self, wanted: list[np.ndarray], places: list[int], numbers: np.ndarray, rounds: Rounds) -> pl.DataFrame:
-        """The rows that are there in these rounds and have the words ``wanted`` in the columns ``places``.
+    def among(
+        self, wanted: list[np.ndarray], positions: list[int], numbers: np.ndarray, rounds: Rounds
+    ) -> pl.DataFrame:
+        """The rows that are there in these rounds and have the words ``wanted`` in the columns ``positions``.
 
         Columns ``wanted``, of ``numbers``, ``id`` and ``count``. O(rows).
         """
-        names = [self.names[place] for place in places]
+        names = [self.names[position] for position in positions]
         frame = pl.DataFrame({name: words for name, words in zip(names, wanted, strict=True)} | {_WANTED: numbers})
         present = self.present(rounds)
         pairs = frame.join(present, on=names) if names else frame.join(present, how="cross")
@@ -219,7 +221,7 @@ class Layout:
         names = {name: f"w{number}" for number, name in enumerate(node.schema)}
         renamed = graph.append(Select.renamed(node.schema, names), (index,), node) if names else index
         self.logs[index] = _LOG.format(index)
-        graph.inspections.append(Inspection(_LOG.format(index), renamed, node.place))
+        graph.inspections.append(Inspection(_LOG.format(index), renamed, node.source_line))
 
 
 class Watch:
@@ -275,7 +277,7 @@ class Watch:
             before, after = self.table(node.inputs[0]), self.table(index)
             numbers = before.rows[_ID].to_numpy()
             batch = Batch(before.words(numbers), [numbers], np.ones(len(numbers), dtype=np.int64))
-            result = node.operator.apply(batch, node.place)
+            result = node.operator.apply(batch, node.source_line)
             frame = pl.DataFrame(dict(zip(after.names, result.words, strict=True)) | {"source": result.times[0]})
             pairs = frame.join(after.rows, on=after.names) if after.names else frame.join(after.rows, how="cross")
             pairs = self._maps[index] = pairs.select(_ID, "source")

@@ -28,7 +28,7 @@ _NAMES = {"i64": "int64", "f64": "float64", "datetime[μs, UTC]": "timestamp"}
 class Written:
     """A conversion in the user's own words: its place, its text, the type it is to, the value it is of, its result."""
 
-    place: str
+    source_line: str
     text: str
     kind: str
     given: pl.Expr
@@ -36,7 +36,9 @@ class Written:
 
     def wrong(self, frame: pl.DataFrame) -> str:
         """The message for the only row of a frame."""
-        return f"{self.place}: {self.text}: {value_text(frame.select(self.given).to_series(), 0)} is no {self.kind}"
+        return (
+            f"{self.source_line}: {self.text}: {value_text(frame.select(self.given).to_series(), 0)} is no {self.kind}"
+        )
 
 
 def failing_row(frame: pl.DataFrame, parts: list[Staged]) -> int | None:
@@ -106,14 +108,14 @@ def cause(frame: pl.DataFrame, tree: Tree, written: Iterable[Written]) -> Writte
     """
     inside = {texts.text(part) for part in syntax.nodes(tree, syntax.children)}
     failing: dict[str, Written] = {}
-    for each in written:
-        text = texts.text(unmarked(syntax.bare(polars_json.read(each.result))))
-        if text in inside and _is_wrong(frame, each.result) and not _is_wrong(frame, each.given):
-            failing.setdefault(text, each)
-    for own, each in failing.items():
+    for conversion in written:
+        text = texts.text(unmarked(syntax.bare(polars_json.read(conversion.result))))
+        if text in inside and _is_wrong(frame, conversion.result) and not _is_wrong(frame, conversion.given):
+            failing.setdefault(text, conversion)
+    for own, conversion in failing.items():
         others = failing.keys() - {own}
         if _fails(frame, [stages.staged([_with_nulls(tree, others)], "cause")]):
-            return each
+            return conversion
     return None
 
 

@@ -121,7 +121,7 @@ def _form(name: str, tree: Tree, to: pl.DataType | None, guards: list[Guard]) ->
     for level, alike in groupby(guards, lambda guard: guard.level):
         known = list(alike)
         check = stages.staged([guard.tree for guard in known], f"{name}={level}")
-        named = tuple(each.alias(f"{name} {level} {number}") for number, each in enumerate(check.exprs))
+        named = tuple(condition.alias(f"{name} {level} {number}") for number, condition in enumerate(check.exprs))
         checks.append((Staged(check.stages, named), [guard.reason for guard in known]))
     return _Form(Staged(staged.stages, ((expr if to is None else expr.cast(to)).alias(name),)), checks)
 
@@ -154,7 +154,7 @@ class Formulas:
 
     def __init__(self, formulas: list[Formula]) -> None:
         self._formulas = formulas
-        self._place, self._failure, self._written = caller(), _FAILURE.get(), _WRITTEN.get()
+        self._source_line, self._failure, self._written = caller(), _FAILURE.get(), _WRITTEN.get()
         self.columns = sorted({name for formula in formulas for name in formula.columns})
         self._direct = stages.together([formula.direct.staged for formula in formulas])
         checks = zip_longest(*(formula.direct.guards for formula in formulas))
@@ -263,22 +263,22 @@ class Formulas:
         low, high = column.min(), column.max()
         if low is None or (low > LEAST and high <= GREATEST):  # type: ignore[operator]
             return
-        place = column.arg_min() if low <= LEAST else column.arg_max()  # type: ignore[operator]
-        assert place is not None
-        row = place if rows is None else int(rows[place])
-        wrong = f" is {column[place]}, which int64 cannot hold"
+        position = column.arg_min() if low <= LEAST else column.arg_max()  # type: ignore[operator]
+        assert position is not None
+        row = position if rows is None else int(rows[position])
+        wrong = f" is {column[position]}, which int64 cannot hold"
         raise self._error(formula, wrong, frame, row, "cast to float64 or a decimal before computing")
 
     def _error(self, formula: Formula, wrong: str, frame: pl.DataFrame, row: int | None, hint: str) -> ExpressionError:
         if self._failure is not None and row is not None:
             return self._failure({name: value_text(frame[name], row) for name in formula.columns})
         where = f", {row_text(frame.select(formula.columns), row)}" if row is not None and formula.columns else ""
-        return ExpressionError(f"{self._place}: {formula.text}{wrong}{where}", hint)
+        return ExpressionError(f"{self._source_line}: {formula.text}{wrong}{where}", hint)
 
     def unequal(self, text: str, frame: pl.DataFrame, row: int) -> ExpressionError:
         """The error of lists that should have the same length."""
         hint = "call flat_map once for each list, or make the lists equally long"
-        return ExpressionError(f"{self._place}: flat_map: {text}, {row_text(frame, row)}", hint)
+        return ExpressionError(f"{self._source_line}: flat_map: {text}, {row_text(frame, row)}", hint)
 
     def formula(self, name: str) -> Formula:
         """The formula of a result."""

@@ -59,7 +59,7 @@ def _expand(tree: Tree, frame: pl.LazyFrame) -> list[Tree]:
     if syntax.is_function(tree) and len(_names(polars_json.build(tree), frame)) == 1:
         return [syntax.with_children(tree, [column for part in parts for column in part])]
     width = max(map(len, parts)) if all(parts) else 0
-    rows = [[part[place if len(part) > 1 else 0] for part in parts] for place in range(width)]
+    rows = [[part[position if len(part) > 1 else 0] for part in parts] for position in range(width)]
     return [syntax.with_children(tree, row) for row in rows]
 
 

@@ -146,9 +146,9 @@ def value_orders(kinds, columns, heads, m, words):  # type: ignore[no-untyped-de
 def distinct_values(turn, m, values, counts, highs, small):  # type: ignore[no-untyped-def]
     """How many values, not null, have a positive count; ``turn`` has the rows in the order of their values."""
     number, high, low = np.int64(0), np.int64(0), np.uint64(0)
-    for place in range(m):
-        i = turn[place]
-        if place > 0 and values[i] != values[turn[place - 1]]:
+    for position in range(m):
+        i = turn[position]
+        if position > 0 and values[i] != values[turn[position - 1]]:
             number += high > 0 or (high == 0 and low != 0)
             high, low = np.int64(0), np.uint64(0)
         if values[i] != _NULL:

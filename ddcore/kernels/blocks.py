@@ -67,9 +67,9 @@ def digests(words, blocks, size, first, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(VOID, BYTES, IN1, IN1, WRITTEN, IN1)
-def copy_texts(source, starts, lengths, target, places):  # type: ignore[no-untyped-def]
+def copy_texts(source, starts, lengths, target, positions):  # type: ignore[no-untyped-def]
     """Copy ``lengths[k]`` bytes from ``starts[k]`` on to ``places[k]``."""
     for k in range(len(starts)):
-        start, place = starts[k], places[k]
+        start, position = starts[k], positions[k]
         for i in range(lengths[k]):
-            target[place + i] = source[start + i]
+            target[position + i] = source[start + i]

@@ -141,11 +141,11 @@ def rounded(digits, low, end, unit, negative):  # type: ignore[no-untyped-def]
     at, shift = drop >> 5, np.uint64(drop & 31)
     bits = np.uint64(0)
     for k in range(max(at, low), min(at + 3, top + 1)):
-        digit, place = np.uint64(digits[k]), np.uint64(32 * (k - at))
-        if place >= shift:
-            bits |= digit << (place - shift)
+        digit, position = np.uint64(digits[k]), np.uint64(32 * (k - at))
+        if position >= shift:
+            bits |= digit << (position - shift)
         else:
-            bits |= digit >> (shift - place)
+            bits |= digit >> (shift - position)
     if drop > 0 and _rounds_up(digits, low, drop - 1, (bits & np.uint64(1)) != 0):
         bits += np.uint64(1)
     exponent = drop - unit

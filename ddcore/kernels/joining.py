@@ -56,7 +56,7 @@ def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, oth
     n = ends[len(ends) - 1]
     left, right = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     at_times, multiplied = np.empty((depth, n), dtype=np.int64), np.empty(n, dtype=np.int64)
-    own, theirs = times.shape[0], other_times.shape[0]
+    own, others = times.shape[0], other_times.shape[0]
     overflow = False
     for k in range(len(lo)):
         at = ends[k]
@@ -68,9 +68,9 @@ def pairs(starts, words, times, diffs, key_words, ends, lo, hi, other_words, oth
             for i in range(starts[k], starts[k + 1]):
                 left[at], right[at] = i, j
                 for t in range(depth):
-                    mine = times[t, i] if t < own else 0
-                    other = other_times[t, j] if t < theirs else 0
-                    at_times[t, at] = max(mine, other)
+                    own_time = times[t, i] if t < own else 0
+                    other = other_times[t, j] if t < others else 0
+                    at_times[t, at] = max(own_time, other)
                 multiplied[at], bad = multiply(diffs[i], other_diffs[j])
                 overflow |= bad
                 at += 1
@@ -104,18 +104,18 @@ def _runs(words, start, stop):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _count(run, diff, counts, present, places, size):  # type: ignore[no-untyped-def]
+def _count(run, diff, counts, present, positions, size):  # type: ignore[no-untyped-def]
     """Add a diff to the count of a row; ``present`` lists the rows with counts other than 0. Its size."""
     before = counts[run]
     after = before + diff
     counts[run] = after
     if before == 0 and after != 0:
-        present[size], places[run] = run, size
+        present[size], positions[run] = run, size
         size += 1
     elif before != 0 and after == 0:
         size -= 1
-        last, place = present[size], places[run]
-        present[place], places[last] = last, place
+        last, position = present[size], positions[run]
+        present[position], positions[last] = last, position
     return size
 
 
@@ -138,17 +138,19 @@ def sweep(starts, stops, words, times, diffs, key_words, lo, hi, other_words, ot
         at = ends[k] if writes else np.int64(0)
         start, stop, first, last = starts[k], stops[k], lo[k], hi[k]
         first, last = of_key(first, last, other_words, words, start, key_words)
-        mine, theirs = np.argsort(times[0, start:stop]), np.argsort(other_times[0, first:last])
+        order, other_order = np.argsort(times[0, start:stop]), np.argsort(other_times[0, first:last])
         runs, heads = _runs(words, start, stop)
         other_runs, other_heads = _runs(other_words, first, last)
-        counts, present, places = np.zeros_like(heads), np.zeros_like(heads), np.zeros_like(heads)
+        counts, present, positions = np.zeros_like(heads), np.zeros_like(heads), np.zeros_like(heads)
         other_counts = np.zeros_like(other_heads)
-        other_present, other_places = np.zeros_like(other_heads), np.zeros_like(other_heads)
+        other_present, other_positions = np.zeros_like(other_heads), np.zeros_like(other_heads)
         size, other_size, i, j = np.int64(0), np.int64(0), 0, 0
         total, other_total = 0.0, 0.0  # of diffs, so that any part of a key that fits does, too
-        while i < len(mine) or j < len(theirs):
-            if j == len(theirs) or (i < len(mine) and times[0, start + mine[i]] <= other_times[0, first + theirs[j]]):
-                row = start + mine[i]
+        while i < len(order) or j < len(other_order):
+            if j == len(other_order) or (
+                i < len(order) and times[0, start + order[i]] <= other_times[0, first + other_order[j]]
+            ):
+                row = start + order[i]
                 if writes:
                     for p in range(other_size):
                         run = other_present[p]
@@ -156,11 +158,11 @@ def sweep(starts, stops, words, times, diffs, key_words, lo, hi, other_words, ot
                         products[at + p] = diffs[row] * other_counts[run]
                 at += other_size
                 run = runs[row - start]
-                size = _count(run, diffs[row], counts, present, places, size)
+                size = _count(run, diffs[row], counts, present, positions, size)
                 total += abs(float(diffs[row]))
                 i += 1
             else:
-                row = first + theirs[j]
+                row = first + other_order[j]
                 if writes:
                     for p in range(size):
                         run = present[p]
@@ -168,7 +170,7 @@ def sweep(starts, stops, words, times, diffs, key_words, lo, hi, other_words, ot
                         products[at + p] = counts[run] * other_diffs[row]
                 at += size
                 run = other_runs[row - first]
-                other_size = _count(run, other_diffs[row], other_counts, other_present, other_places, other_size)
+                other_size = _count(run, other_diffs[row], other_counts, other_present, other_positions, other_size)
                 other_total += abs(float(other_diffs[row]))
                 j += 1
         sizes[k] = _UNFIT if total * other_total >= _LARGEST else at

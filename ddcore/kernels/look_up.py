@@ -114,11 +114,11 @@ def spread(order, starts, codes):  # type: ignore[no-untyped-def]
 
 
 @apart
-def _find(spans, counts, row, table, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+def _find(spans, counts, row, table, starts, buckets, codes, keys):  # type: ignore[no-untyped-def]
     """Write the rows of each key in one batch, from the first to one past the last, to rows of ``spans``, and add their
     numbers to ``counts``; whether there is any row.
     """
-    least, shift, some = places[row, 0], places[row, 1], False
+    least, shift, some = buckets[row, 0], buckets[row, 1], False
     n = table.shape[1]
     for k in range(len(codes)):
         spans[2 * row, k] = spans[2 * row + 1, k] = 0
@@ -145,26 +145,26 @@ def _copy(at, out, spans, row, table, skip):  # type: ignore[no-untyped-def]
     """Copy each key's rows in its span of one batch to its place ``at``, which advances."""
     last = table.shape[0] - 1
     for k in range(len(at) if table.shape[1] else 0):
-        place = at[k]
+        position = at[k]
         for i in range(spans[2 * row, k], spans[2 * row + 1, k]):
             for c in range(1 + skip, last):
-                out[c - 1 - skip, place] = table[c, i]
+                out[c - 1 - skip, position] = table[c, i]
             for c in range(last - 1 - skip, out.shape[0] - 1):
-                out[c, place] = 0
-            out[out.shape[0] - 1, place] = table[last, i]
-            place += 1
-        at[k] = place
+                out[c, position] = 0
+            out[out.shape[0] - 1, position] = table[last, i]
+            position += 1
+        at[k] = position
 
 
 @inline
-def _find_in_six(a, b, c, d, e, f, starts, places, codes, keys):  # type: ignore[no-untyped-def]
+def _find_in_six(a, b, c, d, e, f, starts, buckets, codes, keys):  # type: ignore[no-untyped-def]
     spans, counts = np.zeros((12, len(codes)), dtype=np.int64), np.zeros(len(codes), dtype=np.int64)
-    some = _find(spans, counts, 0, a, starts[0], places, codes, keys)
-    some |= _find(spans, counts, 1, b, starts[1], places, codes, keys) << 1
-    some |= _find(spans, counts, 2, c, starts[2], places, codes, keys) << 2
-    some |= _find(spans, counts, 3, d, starts[3], places, codes, keys) << 3
-    some |= _find(spans, counts, 4, e, starts[4], places, codes, keys) << 4
-    some |= _find(spans, counts, 5, f, starts[5], places, codes, keys) << 5
+    some = _find(spans, counts, 0, a, starts[0], buckets, codes, keys)
+    some |= _find(spans, counts, 1, b, starts[1], buckets, codes, keys) << 1
+    some |= _find(spans, counts, 2, c, starts[2], buckets, codes, keys) << 2
+    some |= _find(spans, counts, 3, d, starts[3], buckets, codes, keys) << 3
+    some |= _find(spans, counts, 4, e, starts[4], buckets, codes, keys) << 4
+    some |= _find(spans, counts, 5, f, starts[5], buckets, codes, keys) << 5
     return spans, counts, some
 
 
@@ -179,13 +179,13 @@ def _copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-u
 
 
 @kernel(several(OUT2, OUT1, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2)
-def find_in_six(a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys):  # type: ignore[no-untyped-def]
+def find_in_six(a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, buckets, codes, keys):  # type: ignore[no-untyped-def]
     """The rows of keys in up to six batches, one after another in memory: for each batch two rows of spans, how many
-    rows each key has in all, and a bit for each batch that has a row. ``places``: the least code of each batch, and the
-    shift to its bucket. A batch without rows stands for none.
+    rows each key has in all, and a bit for each batch that has a row. ``buckets``: the least code of each batch, and
+    the shift to its bucket. A batch without rows stands for none.
     """
     starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
-    return _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+    return _find_in_six(a, b, c, d, e, f, starts, buckets, codes, keys)
 
 
 @kernel(VOID, OUT1, OUT2, IN2, IN2, IN2, IN2, IN2, IN2, IN2, INT)
@@ -198,13 +198,13 @@ def copy_from_six(at, out, spans, a, b, c, d, e, f, skip):  # type: ignore[no-un
 
 @kernel(several(OUT1, OUT2, INT, INT), IN2, IN2, IN2, IN2, IN2, IN2, IN1, IN1, IN1, IN1, IN1, IN1, IN2, IN1, IN2, INT)
 def rows_in_six(  # type: ignore[no-untyped-def]
-    a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, places, codes, keys, columns
+    a, b, c, d, e, f, a_starts, b_starts, c_starts, d_starts, e_starts, f_starts, buckets, codes, keys, columns
 ):
     """Both at once, where no other batch has rows: where the rows of each key begin, one after another, and one past
     the end; these rows in so many columns; the bits of the batches; and the greatest number of rows of a key.
     """
     starts = a_starts, b_starts, c_starts, d_starts, e_starts, f_starts
-    spans, counts, some = _find_in_six(a, b, c, d, e, f, starts, places, codes, keys)
+    spans, counts, some = _find_in_six(a, b, c, d, e, f, starts, buckets, codes, keys)
     offsets, most = np.zeros(len(codes) + 1, dtype=np.int64), np.int64(0)
     for k in range(len(codes)):
         offsets[k + 1] = offsets[k] + counts[k]
@@ -232,19 +232,19 @@ def copy_matches(at, out_words, out_times, out_diffs, keys, lo, hi, words, times
     """Copy each key's rows in [lo, hi) to its place ``at``, which advances; missing loop coordinates become 0."""
     skip = keys.shape[0]
     for k in range(len(lo)):
-        place = at[k]
+        position = at[k]
         for row in range(lo[k], hi[k]):
             if not alike(words, row, keys, k, keys.shape[0]):
                 continue
             for w in range(out_words.shape[0]):
-                out_words[w, place] = words[skip + w, row]
+                out_words[w, position] = words[skip + w, row]
             for t in range(times.shape[0]):
-                out_times[t, place] = times[t, row]
+                out_times[t, position] = times[t, row]
             for t in range(times.shape[0], out_times.shape[0]):
-                out_times[t, place] = 0
-            out_diffs[place] = diffs[row]
-            place += 1
-        at[k] = place
+                out_times[t, position] = 0
+            out_diffs[position] = diffs[row]
+            position += 1
+        at[k] = position
 
 
 @inline

@@ -156,7 +156,7 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
     Of each field the shift, the bits, the least value, how far its value is shifted up, whether it is added to what is
     in its column, and the number of the column.
     """
-    chosen, places = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.int64)
+    chosen, positions = np.empty(_BLOCK, dtype=np.uint64), np.empty(_BLOCK, dtype=np.int64)
     n, k, row = 0, 0, np.int64(0)
     if len(lo):
         row = lo[0]
@@ -168,7 +168,7 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
                 if k < len(lo):
                     row = lo[k]
                 continue
-            chosen[n], places[n] = rows[row], at[k]
+            chosen[n], positions[n] = rows[row], at[k]
             at[k] += 1
             n += 1
             row += 1
@@ -177,7 +177,7 @@ def scatter(at, out, rows, lo, hi, table):  # type: ignore[no-untyped-def]
             column = table[f, 5]
             if table[f, 4]:
                 for i in range(n):
-                    out[column, places[i]] += (np.int64((chosen[i] >> down) & mask) + least) << up
+                    out[column, positions[i]] += (np.int64((chosen[i] >> down) & mask) + least) << up
             else:
                 for i in range(n):
-                    out[column, places[i]] = (np.int64((chosen[i] >> down) & mask) + least) << up
+                    out[column, positions[i]] = (np.int64((chosen[i] >> down) & mask) + least) << up

@@ -73,18 +73,18 @@ def _rows_in_place(parts, numbers, valued, total, out, used, e):  # type: ignore
     width, most = len(numbers), np.int64(0)
     for a in range(width):
         most = max(most, numbers[a])
-    place = np.int64(0)
-    while place < total:
-        end = place + 1 if place < most else total
+    position = np.int64(0)
+    while position < total:
+        end = position + 1 if position < most else total
         for a in range(width):
-            if place >= most and place < valued[a]:
+            if position >= most and position < valued[a]:
                 end = min(end, valued[a])
-            out[2 + a, used] = np.int64(0) if place < valued[a] else _NULL
-            if place < numbers[a]:
-                out[2 + a, used] = parts[a, place]
-        out[0, used], out[1, used] = e, end - place
+            out[2 + a, used] = np.int64(0) if position < valued[a] else _NULL
+            if position < numbers[a]:
+                out[2 + a, used] = parts[a, position]
+        out[0, used], out[1, used] = e, end - position
         used += 1
-        place = end
+        position = end
     return used
 
 

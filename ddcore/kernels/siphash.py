@@ -48,8 +48,8 @@ def _absorb_bytes(a, b, c, d, data, at, end):  # type: ignore[no-untyped-def]
     """Add bytes to a message, the last word filled up with zeros."""
     while at < end:
         word = np.uint64(0)
-        for place in range(min(np.int64(8), end - at)):
-            word |= np.uint64(data[at + place]) << np.uint64(8 * place)
+        for position in range(min(np.int64(8), end - at)):
+            word |= np.uint64(data[at + position]) << np.uint64(8 * position)
         a, b, c, d = _round(a, b, c, d ^ word)
         a ^= word
         at += 8
@@ -143,9 +143,9 @@ def flag_repeats(flags, hashes, spread, order):  # type: ignore[no-untyped-def]
         total += ends[part]
         ends[part] = total - ends[part]
     for i in range(count):
-        place = np.int64((hashes[i] >> down) >> np.uint64(1))
-        spread[ends[place]], order[ends[place]] = hashes[i], i
-        ends[place] += 1
+        position = np.int64((hashes[i] >> down) >> np.uint64(1))
+        spread[ends[position]], order[ends[position]] = hashes[i], i
+        ends[position] += 1
     size = 8
     while size < 2 * most:
         size *= 2

@@ -56,9 +56,9 @@ def range_sizes(bounds, keys):  # type: ignore[no-untyped-def]
 
 
 @kernel(VOID, UIN1, UIN1, UOUT1, IN1)
-def divide(bounds, keys, target, places):  # type: ignore[no-untyped-def]
+def divide(bounds, keys, target, positions):  # type: ignore[no-untyped-def]
     """Copy keys to the places of their ranges in the target."""
-    at = places.copy()
+    at = positions.copy()
     for i in range(len(keys)):
         number = _range_of(bounds, keys[i])
         target[at[number]] = keys[i]
@@ -66,12 +66,12 @@ def divide(bounds, keys, target, places):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _pass(source, target, shift, mask, places):  # type: ignore[no-untyped-def]
+def _pass(source, target, shift, mask, positions):  # type: ignore[no-untyped-def]
     """Copy keys to the places of one of their digits."""
     for i in range(len(source)):
         digit = (source[i] >> shift) & mask
-        target[places[digit]] = source[i]
-        places[digit] += 1
+        target[positions[digit]] = source[i]
+        positions[digit] += 1
 
 
 @kernel(INT, UOUT1, UOUT1, INT)
@@ -101,24 +101,24 @@ def radix(keys, spare, low):  # type: ignore[no-untyped-def]
     passes = (bits + most - 1) // most
     width = (bits + passes - 1) // passes
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-    places = np.zeros((passes, 1 << width), dtype=np.int64)
+    positions = np.zeros((passes, 1 << width), dtype=np.int64)
     for i in range(n):
         for p in range(passes):
-            places[p, (keys[i] >> np.uint64(low + p * width)) & mask] += 1
+            positions[p, (keys[i] >> np.uint64(low + p * width)) & mask] += 1
     turned = 0
     for p in range(passes):
         shift = np.uint64(low + p * width)
-        if places[p, (keys[0] >> shift) & mask] == n:
+        if positions[p, (keys[0] >> shift) & mask] == n:
             continue
         at = np.int64(0)
         for digit in range(1 << width):
-            size = places[p, digit]
-            places[p, digit] = at
+            size = positions[p, digit]
+            positions[p, digit] = at
             at += size
         if turned:
-            _pass(spare, keys, shift, mask, places[p])
+            _pass(spare, keys, shift, mask, positions[p])
         else:
-            _pass(keys, spare, shift, mask, places[p])
+            _pass(keys, spare, shift, mask, positions[p])
         turned = 1 - turned
     return turned
 

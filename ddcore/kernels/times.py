@@ -159,12 +159,12 @@ def _close(points, n, inputs, loops, times, h0, h1, pending, n_pending):  # type
             now = True
             for c in range(depth):
                 if other < h1:
-                    theirs = times[c, other]
+                    other_time = times[c, other]
                 else:
-                    theirs = points[c, other - h1] if c < inputs else loops[c - inputs]
-                mine = points[c, at] if c < inputs else loops[c - inputs]
-                point[c] = max(mine, theirs)
-                if c >= inputs and point[c] != mine:
+                    other_time = points[c, other - h1] if c < inputs else loops[c - inputs]
+                own_time = points[c, at] if c < inputs else loops[c - inputs]
+                point[c] = max(own_time, other_time)
+                if c >= inputs and point[c] != own_time:
                     now = False
             if not now:
                 if n_pending == pending.shape[1]:

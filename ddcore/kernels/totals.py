@@ -333,16 +333,16 @@ def _aggregate(kind, q, nulls, unit, highs, lows, depth, limbs, low_limb, high_l
 
 
 @inline
-def _take_in(component, diff, quantities, places, highs, lows, depth, limbs, ranges):  # type: ignore[no-untyped-def]
+def _take_in(component, diff, quantities, positions, highs, lows, depth, limbs, ranges):  # type: ignore[no-untyped-def]
     """Add an update of a component to a group's totals; returns how many limbs of integers there are."""
     q, k = component, 0
     while q >= len(quantities):
         q -= len(quantities)
         k += 1
     if quantities[q] == FLOATS:
-        place = places[q]
-        limbs[place, k] += diff
-        ranges[place, 0], ranges[place, 1] = min(ranges[place, 0], k), max(ranges[place, 1], k + 1)
+        position = positions[q]
+        limbs[position, k] += diff
+        ranges[position, 0], ranges[position, 1] = min(ranges[position, 0], k), max(ranges[position, 1], k + 1)
         return depth
     high, low = add_pair(highs[k, q], lows[k, q], diff)
     highs[k, q], lows[k, q] = high, low
@@ -355,10 +355,10 @@ def _forget(highs, lows, depth, limbs, ranges):  # type: ignore[no-untyped-def]
     for k in range(depth):
         for q in range(highs.shape[1]):
             highs[k, q], lows[k, q] = 0, 0
-    for place in range(len(limbs)):
-        for k in range(ranges[place, 0], ranges[place, 1]):
-            limbs[place, k] = 0
-        ranges[place, 0], ranges[place, 1] = limbs.shape[1], 0
+    for position in range(len(limbs)):
+        for k in range(ranges[position, 0], ranges[position, 1]):
+            limbs[position, k] = 0
+        ranges[position, 0], ranges[position, 1] = limbs.shape[1], 0
 
 
 @kernel(
@@ -377,10 +377,10 @@ def aggregate(  # type: ignore[no-untyped-def]
     evals = e_times.shape[1]
     results, present = np.empty((len(kinds), evals), dtype=np.int64), np.zeros(evals, dtype=np.int64)
     error, digits = np.zeros(5, dtype=np.int64), np.zeros(DIGITS, dtype=np.int64)
-    places, floats = np.zeros(len(quantities), dtype=np.int64), 0
+    positions, floats = np.zeros(len(quantities), dtype=np.int64), 0
     for q in range(len(quantities)):
         if quantities[q] == FLOATS:
-            places[q] = floats
+            positions[q] = floats
             floats += 1
     highs, lows = np.zeros((WHOLE, len(quantities)), np.int64), np.zeros((WHOLE, len(quantities)), np.uint64)
     depth = 0
@@ -406,7 +406,9 @@ def aggregate(  # type: ignore[no-untyped-def]
             if inputs == 1:
                 while at < n and versions[0, order[at]] <= e_times[0, e]:
                     row = offsets[k] + order[at]
-                    depth = _take_in(components[row], diffs[row], quantities, places, highs, lows, depth, limbs, ranges)
+                    depth = _take_in(
+                        components[row], diffs[row], quantities, positions, highs, lows, depth, limbs, ranges
+                    )
                     at += 1
             else:
                 _forget(highs, lows, depth, limbs, ranges)
@@ -415,7 +417,7 @@ def aggregate(  # type: ignore[no-untyped-def]
                     row = offsets[k] + order[i]
                     if holds(times, row, e_times, e):
                         depth = _take_in(
-                            components[row], diffs[row], quantities, places, highs, lows, depth, limbs, ranges
+                            components[row], diffs[row], quantities, positions, highs, lows, depth, limbs, ranges
                         )
             top, high, low = _total(highs, lows, depth, 0)
             present[e] = np.int64(top != 0 or high != 0 or low != 0)
@@ -423,10 +425,10 @@ def aggregate(  # type: ignore[no-untyped-def]
                 continue
             for a in range(len(kinds)):
                 q = firsts[a]
-                place = places[q] if quantities[q] == FLOATS else floats
+                position = positions[q] if quantities[q] == FLOATS else floats
                 results[a, e], fit = _aggregate(
-                    kinds[a], q, nulls[a], units[a], highs, lows, depth, limbs[place], ranges[place, 0],
-                    ranges[place, 1], digits,
+                    kinds[a], q, nulls[a], units[a], highs, lows, depth, limbs[position], ranges[position, 0],
+                    ranges[position, 1], digits,
                 )  # fmt: skip
                 if not fit:
                     error[0], error[1], error[2] = OVERFLOW, k, e

@@ -148,12 +148,12 @@ def _note(kind, states, i, counts, sums, limbs, span, digits, parts):  # type: i
 
 
 @kernel(several(OUT1, OUT2), INT, INT, IN1, IN1, IN1, IN1, IN2)
-def run(kind, unit, words, starts, ends, places, known):  # type: ignore[no-untyped-def]
+def run(kind, unit, words, starts, ends, positions, known):  # type: ignore[no-untyped-def]
     """A mean, or a sum of floats, of all rows of each row's partition before ``ends[i]``; and its state (4, n), with
     which it can be gone on with: of integers the number of values and their sum, of floats flags and floats whose exact
     sum it is.
 
-    ``places``: the first rows of the partitions of which rows before are missing; ``known``: the states there.
+    ``positions``: the first rows of the partitions of which rows before are missing; ``known``: the states there.
     """
     n, following, high = len(words), 0, 0
     results, states = np.empty(n, dtype=np.int64), np.zeros((_STATE, n), dtype=np.int64)
@@ -170,7 +170,7 @@ def run(kind, unit, words, starts, ends, places, known):  # type: ignore[no-unty
             sums[:] = 0
             clear(limbs, span[0], span[1])
             span[0], span[1] = LIMBS, 0
-            if following < len(places) and places[following] == i:
+            if following < len(positions) and positions[following] == i:
                 _go_on(kind, known, following, counts, sums, limbs, span)
                 following += 1
         if not first and high >= ends[i]:  # a peer
@@ -197,21 +197,21 @@ def _weigh(tree, leaf, change, of_most):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _picked(tree, size, place, of_most):  # type: ignore[no-untyped-def]
+def _picked(tree, size, position, of_most):  # type: ignore[no-untyped-def]
     """The first value with the greatest weight, or that of a place among all."""
     node = np.int64(1)
     while node < size:
         node *= 2
         if of_most:
             node += np.int64(tree[node] < tree[node + 1])
-        elif place >= tree[node]:
-            place -= tree[node]
+        elif position >= tree[node]:
+            position -= tree[node]
             node += 1
     return node - size
 
 
 @kernel(OUT2, BOOL, BOOL, INT, IN1, IN2, IN2, IN2)
-def pick(of_most, distinct, values, numbers, lows, highs, places):  # type: ignore[no-untyped-def]
+def pick(of_most, distinct, values, numbers, lows, highs, positions):  # type: ignore[no-untyped-def]
     """Of each frame the most frequent value, the least of several, or those of places among its values, from 0 on:
     (places, n), -1 of none. O(log values) for each row that enters or leaves a frame.
 
@@ -221,7 +221,7 @@ def pick(of_most, distinct, values, numbers, lows, highs, places):  # type: igno
     n, spans, size = len(numbers), lows.shape[0], np.int64(1)
     while size < values:
         size *= 2
-    results = np.full(places.shape, -1, dtype=np.int64)
+    results = np.full(positions.shape, -1, dtype=np.int64)
     tree, seen = np.zeros(2 * size, dtype=np.int64), np.zeros(values, dtype=np.int64)
     low, high = np.zeros(spans, dtype=np.int64), np.zeros(spans, dtype=np.int64)
     for i in range(n):
@@ -243,6 +243,6 @@ def pick(of_most, distinct, values, numbers, lows, highs, places):  # type: igno
                 else:
                     high[s] = row
         if tree[1] > 0:
-            for place in range(len(places)):
-                results[place, i] = _picked(tree, size, places[place, i], of_most)
+            for position in range(len(positions)):
+                results[position, i] = _picked(tree, size, positions[position, i], of_most)
     return results

@@ -244,8 +244,8 @@ class ResultStep(ReductionStep):
         """Raises DiffOverflow for a sum of decimals with too many digits; the kernel checks int64 only."""
         beyond = np.argwhere(self._has_too_many_digits(results))
         if len(beyond):
-            place, row = beyond[0]
-            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[place][0]
+            position, row = beyond[0]
+            key, name = decode_key(self.port, at.keys, int(at.key_of()[evals[row]])), self.aggregates[position][0]
             raise DiffOverflow(f"{self.label}: key {key!r}: {name} has too many digits for {self.result[name]}")
 
     def _has_too_many_digits(self, results: np.ndarray) -> np.ndarray:
@@ -339,9 +339,9 @@ class AggregationStep(ResultStep):
 
     def _unrank(self, results: np.ndarray, tables: Mapping[int, np.ndarray]) -> None:
         """Turn ranks in the results back into words, in place."""
-        for place, table in tables.items():
-            valid = results[place] != encoding.NULL
-            results[place, valid] = table[results[place, valid]]
+        for position, table in tables.items():
+            valid = results[position] != encoding.NULL
+            results[position, valid] = table[results[position, valid]]
 
     def _arguments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of each aggregate the kernel's kind, the number of its value column, and the word of 1 in that column."""

@@ -71,8 +71,8 @@ class Linear(Operator, ABC):
         return {}
 
     @abstractmethod
-    def apply(self, batch: Batch, place: str) -> Batch:
-        """The updates of the result, for updates of the input. Raises the FoldError family, naming ``place``."""
+    def apply(self, batch: Batch, source_line: str) -> Batch:
+        """The updates of the result, for updates of the input. Raises the FoldError family, naming ``source_line``."""
 
 
 class Keeping(Linear):

@@ -21,7 +21,7 @@ class Block:
     index: int
     op: str
     node: int
-    place: str
+    source_line: str
     path: tuple[int, ...]
     loops: tuple[int, ...]
     owned: tuple[int, ...] = ()

@@ -71,7 +71,7 @@ class Inspect(Keeping):
     name = "inspect"
     prioritized: tuple[bool, ...]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Moves the loop coordinates from the times to the rows."""
         inputs = len(batch.times) - len(self.prioritized)
         words = list(batch.words)

@@ -31,14 +31,14 @@ def checks_functions() -> bool:
     return os.environ.get("DDCORE_CHECK_FUNCTIONS", "0") not in ("", "0")
 
 
-def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, place: str) -> pl.DataFrame:
+def call(function: Any, frame: pl.DataFrame, schema: Schema, handle: str, source_line: str) -> pl.DataFrame:
     """Call a user's function on a frame and check what it returns: ``handle``, the declared columns, perhaps ``count``.
 
     Returns handle, columns in order, and the count of a group's rows where there is one. Values become the declared
     types only where that loses nothing. Raises ExpressionError naming the place in the program, the function, the
     column and the value.
     """
-    where = f"{place}: the function {name_of(function)}"
+    where = f"{source_line}: the function {name_of(function)}"
     try:
         with _one_at_a_time:
             returned = function(frame)
@@ -81,7 +81,7 @@ def call_checked(
     frame: pl.DataFrame,
     schema: Schema,
     handle: str,
-    place: str,
+    source_line: str,
     *,
     twice: bool,
     operator: str,
@@ -93,15 +93,15 @@ def call_checked(
     ``shown``: what a message has for a value of ``handle``. Cost: of two calls also a sort of their results.
     """
     if not twice:
-        return call(function, frame, schema, handle, place)
-    first = call(function, frame.clone(), schema, handle, place)
-    second = call(function, frame.clone(), schema, handle, place)
+        return call(function, frame, schema, handle, source_line)
+    first = call(function, frame.clone(), schema, handle, source_line)
+    second = call(function, frame.clone(), schema, handle, source_line)
     number = _least_difference(first, second, schema, handle)
     if number is None:
         return first
     results = [_shown(result.filter(pl.col(handle) == number).drop(handle)) for result in (first, second)]
     raise ExpressionError(
-        f"{place}: {operator}: the function {name_of(function)} gives different results for equal input: for"
+        f"{source_line}: {operator}: the function {name_of(function)} gives different results for equal input: for"
         f" {shown(number)} it returned {results[0]}, then {results[1]}",
         "compute the result from the frame alone: no clock, no random numbers, no order of a set, nothing kept",
     )

@@ -30,7 +30,7 @@ class Concat(_Whole):
     name = "concat"
     signs = "kept"
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """The batch as it is."""
         return batch
 
@@ -41,6 +41,6 @@ class Negate(_Whole):
 
     name = "negate"
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """The batch with negated diffs."""
         return batch.negated()

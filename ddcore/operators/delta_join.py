@@ -87,14 +87,14 @@ class DeltaJoin(Keyed):
     def of(cls, schemas: Sequence[Schema], names: Sequence[Sequence[str]]) -> DeltaJoin:
         """The operator for inputs of these schemas and the names of their attributes. Raises ProgramError."""
         attributes: Schema = {}
-        for number, (schema, each) in enumerate(zip(schemas, names, strict=True), 1):
-            if len(schema) != len(each) or len(set(each)) != len(each):
+        for number, (schema, columns) in enumerate(zip(schemas, names, strict=True), 1):
+            if len(schema) != len(columns) or len(set(columns)) != len(columns):
                 raise ProgramError(
                     f"{caller()}: delta_join: relation {number} has the columns {', '.join(schema)} and the attributes "
-                    f"{', '.join(each)}",
+                    f"{', '.join(columns)}",
                     "give each column a name of its own; select() the columns that are needed first",
                 )
-            for name, kind in zip(each, schema.values(), strict=True):
+            for name, kind in zip(columns, schema.values(), strict=True):
                 if attributes.setdefault(name, kind) != kind:
                     raise ProgramError(
                         f"{caller()}: delta_join: {name} is {attributes[name]}, and {kind} in relation {number}",
@@ -167,7 +167,7 @@ class _Nothing(Step):
 class _DeltaJoinStep(Step):
     def __init__(self, join: DeltaJoin, plan: Dataflow, block: Block) -> None:
         self.join, self.block = join, block
-        self.coordinates, self.label = len(plan.dims) + block.depth, f"delta_join ({block.place})"
+        self.coordinates, self.label = len(plan.dims) + block.depth, f"delta_join ({block.source_line})"
         self.arrangements = {
             port: plan.arrangements[index] for port, index in zip(join.ports, block.ports, strict=True)
         }

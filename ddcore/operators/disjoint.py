@@ -39,12 +39,12 @@ class Probes:
         heads = np.concatenate(
             [np.ones(1, bool), np.logical_or.reduce([column[1:] != column[:-1] for column in columns])]
         )
-        places = np.flatnonzero(heads)
-        codes = np.zeros(len(places), np.int64) if key_words is None else new.codes[places]
-        words = np.ascontiguousarray(np.take(np.stack([*new.words[:key_words]]), places, axis=1)
-                                     if key_words else np.empty((0, len(places)), np.int64))  # fmt: skip
-        limits = columns[-1][places] + (back - 1)
-        return cls(Keys(codes, words), limits, np.minimum.reduceat(new.times[0], places))
+        positions = np.flatnonzero(heads)
+        codes = np.zeros(len(positions), np.int64) if key_words is None else new.codes[positions]
+        words = np.ascontiguousarray(np.take(np.stack([*new.words[:key_words]]), positions, axis=1)
+                                     if key_words else np.empty((0, len(positions)), np.int64))  # fmt: skip
+        limits = columns[-1][positions] + (back - 1)
+        return cls(Keys(codes, words), limits, np.minimum.reduceat(new.times[0], positions))
 
     def __len__(self) -> int:
         return len(self.limits)
@@ -92,10 +92,10 @@ def _lows(
     """The beginnings from which on each batch has at most ``width`` rows before a value; NULL: from its first row on"""
     low = np.full(len(left), NULL)
     for batch, (lo, _), end in zip(batches, spans, ends, strict=True):
-        place = end[left] - width
-        inside = np.flatnonzero(place > lo[left])
+        position = end[left] - width
+        inside = np.flatnonzero(position > lo[left])
         if len(inside):
-            rows, back = np.unique(place[inside] - 1, return_inverse=True)
+            rows, back = np.unique(position[inside] - 1, return_inverse=True)
             low[inside] = np.maximum(low[inside], batch.take(rows).words[word][back] + 1)
     return low
 
@@ -107,9 +107,9 @@ def _has_steady(
     columns = []
     for batch, (lo, hi) in zip(batches, spans, strict=True):
         rows, which = rows_between(lo, hi)
-        places, back = np.unique(rows, return_inverse=True)
-        if len(places):
-            some = batch.take(places)
+        positions, back = np.unique(rows, return_inverse=True)
+        if len(positions):
+            some = batch.take(positions)
             kept = is_some(some)[back]
             parts = [which, *(word[back] for word in some.words), some.times[0][back], some.diffs[back]]
             columns.append(np.stack(parts)[:, kept])

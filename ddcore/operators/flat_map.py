@@ -48,7 +48,7 @@ class Explode(Linear):
         """These columns, and those of the lists."""
         return self.text, [columns & {*self.carried} | {*self.lists.columns}]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Raises ExpressionError."""
         elements, rows = self.lists.explode(values_of(batch, self.source, self.lists.columns))
         source_rows = batch.take(rows)
@@ -77,7 +77,7 @@ class FlatMap(Linear):
         text = digest("function", arguments.checked(text_of, function))
         return cls(columns, text, source, function, checks_functions())
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """The function is called once with the rows of the batch, numbered. Raises ExpressionError."""
         numbers = pl.Series("row", np.arange(len(batch)))
         frame = encoding.decode_frame(batch.words, self.source).insert_column(0, numbers)
@@ -86,7 +86,7 @@ class FlatMap(Linear):
             return f"the row {frame.drop('row').row(number, named=True)!r}"
 
         results = call_checked(
-            self.function, frame, self.schema, "row", place, twice=self.checked, operator="flat_map", shown=shown
+            self.function, frame, self.schema, "row", source_line, twice=self.checked, operator="flat_map", shown=shown
         )
         source_rows = batch.take(results["row"].to_numpy())
         return source_rows.of(encoding.encode_frame(results, self.schema))

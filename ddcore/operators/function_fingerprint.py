@@ -75,7 +75,7 @@ def text_of(function: Any) -> str:
             "keep such a value in a flat list or a frame",
         ) from None
     except Exception as error:  # an object may raise anything when its attributes are read
-        raise ProgramError(f"{reader.place()} cannot be read: {described(error)}", _PLAIN_VALUES) from error
+        raise ProgramError(f"{reader.where()} cannot be read: {described(error)}", _PLAIN_VALUES) from error
 
 
 class _Reader:
@@ -97,7 +97,7 @@ class _Reader:
         if type(value) in (str, bytes, bytearray):
             return digest(type(value).__name__, value if isinstance(value, str) else bytes(value))
         if type(value) is tuple:
-            return digest("tuple", [self._at(f"[{place}]", element) for place, element in enumerate(value)])
+            return digest("tuple", [self._at(f"[{position}]", element) for position, element in enumerate(value)])
         number = self._numbers.get(id(value))
         if number is not None:
             return digest("again", str(number[0]))
@@ -313,14 +313,14 @@ class _Reader:
         for part in parts:
             yield self.text(part)
 
-    def place(self) -> str:
+    def where(self) -> str:
         """The value that is being read, for messages."""
         where = "".join(self._path).lstrip(".")
         return f"the function {name_of(self._root)}{where and ': ' + where}"
 
     def _refusal(self, value: Any, hint: str = "") -> ProgramError:
         return ProgramError(
-            f"{self.place()} is of type {type(value).__name__}, of which two values cannot be told apart: a change of "
+            f"{self.where()} is of type {type(value).__name__}, of which two values cannot be told apart: a change of "
             "it would not be noticed",
             hint or _PLAIN_VALUES,
         )
@@ -370,7 +370,7 @@ class _Reader:
 
     def _pandas(self, value: Any) -> Iterator[Part]:
         yield from ("pandas", type(value).__name__)
-        columns = [value.iloc[:, place] for place in range(value.shape[1])] if value.ndim > 1 else [value]
+        columns = [value.iloc[:, position] for position in range(value.shape[1])] if value.ndim > 1 else [value]
         for column in columns:
             yield from (self.text(column.name), str(column.dtype), *self._array(column.to_numpy()))
         if hasattr(value, "index"):

@@ -124,7 +124,7 @@ class Chosen(Keeping):
     signs = "kept"
     number: int
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Those whose choice it is."""
         some = batch.take(np.flatnonzero(batch.words[-1] == self.number))
         return some.of(some.words[: -len(NUMBERS)])

@@ -140,7 +140,7 @@ class JoinStep(Step):
             return
         for batch in others if budget.free_threads > 1 else ():
             batch.index(budget)
-        for arrived in budget.each(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):
+        for arrived in budget.map(arrivals, _parts(_partners(new, others, budget), side.key_words, budget)):
             state.deliver(arrived)
 
     def updates(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> Batch:
@@ -150,13 +150,13 @@ class JoinStep(Step):
     def words(self, new: ColumnBatch, pairs: Pairs, side: Arrangement, *, swapped: bool) -> list[np.ndarray]:
         """The columns of the result."""
         words = []
-        for source, place in self.columns:
+        for source, position in self.columns:
             if source == "key":
-                words.append(new.codes[pairs.left] if side.direct else new.words[place][pairs.left])
+                words.append(new.codes[pairs.left] if side.direct else new.words[position][pairs.left])
             elif (source == "left") != swapped:
-                words.append(new.words[side.key_words + place][pairs.left])
+                words.append(new.words[side.key_words + position][pairs.left])
             else:
-                words.append(pairs.other.words[side.key_words + place][pairs.right])
+                words.append(pairs.other.words[side.key_words + position][pairs.right])
         return words
 
 

@@ -217,9 +217,9 @@ class _JoinBetweenStep(Step):
     def columns(self) -> list[tuple[bool, int]]:
         """For each column of the result whether it is one of rows, and its place there: -1 is the code."""
         direct = [self.rows.key[0]] if self.rows.direct else []
-        places = {name: number - len(direct) for number, name in enumerate(self.rows.schema)}
+        positions = {name: number - len(direct) for number, name in enumerate(self.rows.schema)}
         other = {result: number for number, result in enumerate(self.join.right_names.values())}
-        return [(name in places, places[name] if name in places else other[name]) for name in self.join.schema]
+        return [(name in positions, positions[name] if name in positions else other[name]) for name in self.join.schema]
 
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """dR x I and R' x dI, where I includes its new updates and R' does not: every pair exactly once.
@@ -331,7 +331,7 @@ class _JoinBetweenStep(Step):
 
         for batch in others if self.is_keyed else ():
             batch.index(budget)
-        for arrived in budget.each(arrivals, segments.parts(budget)):
+        for arrived in budget.map(arrivals, segments.parts(budget)):
             state.deliver(arrived)
 
     def _pairs(self, segments: _Segments, batch: SortedBatch, budget: Budget) -> Iterator[Pairs]:
@@ -364,10 +364,10 @@ class _JoinBetweenStep(Step):
     def _words(self, segments: _Segments, pairs: Pairs) -> list[np.ndarray]:
         rows = pairs.other
         return [
-            (rows.codes if place < 0 else rows.words[place])[pairs.right]
+            (rows.codes if position < 0 else rows.words[position])[pairs.right]
             if is_row
-            else segments.words[place][pairs.left]
-            for is_row, place in self.columns
+            else segments.words[position][pairs.left]
+            for is_row, position in self.columns
         ]
 
 

@@ -57,13 +57,13 @@ def _cut(moments: Sequence[Moment], keys: Sequence[str], frame: pl.DataFrame) ->
     pieces = [_piece(every, 0, ROWS, np.zeros(len(frame), np.int64), np.ones(len(frame), np.int64))]
     for number, moment in enumerate(moments):
         pieces += [_piece(rows, number, *rest) for rows, *rest in _quantities(frame, moment)]
-    rows, numbers, quantities, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+    rows, numbers, quantities, positions, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
     chosen = frame.select("row", *keys)[pl.Series(rows, dtype=pl.UInt32)]
-    return chosen.with_columns(moment=numbers, quantity=quantities, place=places, value=values)
+    return chosen.with_columns(moment=numbers, quantity=quantities, place=positions, value=values)
 
 
-def _piece(rows: Any, number: int, quantity: int, places: Any, values: Any) -> tuple[Any, ...]:
-    return rows, np.full(len(rows), number), np.full(len(rows), quantity), places, values
+def _piece(rows: Any, number: int, quantity: int, positions: Any, values: Any) -> tuple[Any, ...]:
+    return rows, np.full(len(rows), number), np.full(len(rows), quantity), positions, values
 
 
 def _quantities(frame: pl.DataFrame, moment: Moment) -> Iterator[tuple[Any, ...]]:
@@ -131,19 +131,19 @@ def _cut_in_two(numbers: Any) -> list[Any]:
 
 def _product(one: Whole, other: Whole) -> Iterator[tuple[int, Any]]:
     """The absolute products of limbs, each with the limb that it begins at: less than 64 bits."""
-    for place, limb in enumerate(one.limbs):
+    for position, limb in enumerate(one.limbs):
         for more, factor in enumerate(other.limbs):
-            yield place + more, limb * factor
+            yield position + more, limb * factor
 
 
 def _digits(
     rows: Any, quantity: int, signs: Any, numbers: Iterable[tuple[int, Any]], powers: Any
 ) -> Iterator[tuple[Any, ...]]:
-    for place, number in numbers:
+    for position, number in numbers:
         for half, digit in enumerate(_cut_in_two(number)):
             some = np.flatnonzero(digit)
             values = digit[some].astype(np.int64) * signs[some]
-            yield rows[some], quantity, powers[some] + _HALF * (place + half), values
+            yield rows[some], quantity, powers[some] + _HALF * (position + half), values
 
 
 # -- statistics of groups ---------------------------------------------------------------------------------------------
@@ -169,10 +169,10 @@ def _results(moments: Sequence[Moment], frame: pl.DataFrame) -> pl.DataFrame:
 
 def _sums(moment: Moment, frame: pl.DataFrame, groups: pl.DataFrame) -> tuple[dict[int, Any], int]:
     """What :func:`computed` takes, of each group."""
-    places = frame["place"]
-    least = min(0, int(places.min() or 0))  # type: ignore[arg-type]
+    positions = frame["place"]
+    least = min(0, int(positions.min() or 0))  # type: ignore[arg-type]
     least -= least % 2  # squares have twice the power of their values
-    totals = frame["total"].to_numpy().astype(object) << (places.to_numpy() - least).astype(object)
+    totals = frame["total"].to_numpy().astype(object) << (positions.to_numpy() - least).astype(object)
     rows, quantities = groups["group"].search_sorted(frame["group"]).to_numpy(), frame["quantity"].to_numpy()
     sums = {}
     for quantity in (NUMBER, UNDEFINED, *QUANTITIES[len(moment.fields)]):

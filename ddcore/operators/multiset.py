@@ -65,9 +65,9 @@ class _MultisetStep(ReductionStep):
     def evaluate(self, evaluations: Evaluations, history: Rows, loops: np.ndarray) -> Targets:
         """No words: the row is the key. Each evaluation has one row of a side at most."""
         evals, rows, counts = self.accumulate(evaluations, history, loops)
-        distinct, places = np.unique(evals, return_inverse=True)
+        distinct, positions = np.unique(evals, return_inverse=True)
         sides = np.zeros((2, len(distinct)), dtype=np.int64)
-        sides[history.words[0, rows], places] = counts
+        sides[history.words[0, rows], positions] = counts
         results = self.counts(sides[0], sides[1])
         wrapped = np.flatnonzero(results < 0)
         if self.operation == "except_" and len(

@@ -56,8 +56,8 @@ def rows_of_keys(batch: SortedBatch, keys: np.ndarray, lo: np.ndarray, hi: np.nd
     some = np.flatnonzero(lo < hi)
     if len(some) == 0:
         return lo, hi
-    rows, places = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
-    words = np.take(batch.take(rows).words[: len(keys)], places, axis=1)
+    rows, positions = np.unique(np.concatenate([lo[some], hi[some] - 1]), return_inverse=True)
+    words = np.take(batch.take(rows).words[: len(keys)], positions, axis=1)
     wanted = np.take(keys, some, axis=1)
     if (words == np.concatenate([wanted, wanted], axis=1)).all():
         return lo, hi
@@ -107,8 +107,8 @@ def searchable(
     for batch, (lo, hi) in zip(batches, everything, strict=True):  # nulls come first in a batch, not in the order
         there = np.flatnonzero(some & (hi > lo))
         if len(there):
-            first, place = np.unique(lo[there], return_inverse=True)
-            some[there[batch.take(first).words[word][place] == NULL]] = False
+            first, position = np.unique(lo[there], return_inverse=True)
+            some[there[batch.take(first).words[word][position] == NULL]] = False
     return some
 
 
@@ -146,11 +146,11 @@ def rows_within(
     for batch, spans in zip(batches, everything, strict=True):
         lo, hi = (span[which] for span in spans)
         first, last = batch.between(lo, hi, word, around[0, which] - 1, around[1, which])
-        for side, place in ((0, first - width), (1, last + width)):
-            inside = np.flatnonzero((place > lo) & (place < hi) & (hi > lo))
+        for side, position in ((0, first - width), (1, last + width)):
+            inside = np.flatnonzero((position > lo) & (position < hi) & (hi > lo))
             if len(inside) == 0:
                 continue
-            rows, back = np.unique(place[inside], return_inverse=True)
+            rows, back = np.unique(position[inside], return_inverse=True)
             values, at = batch.take(rows).words[word][back], which[inside]
             if side == 0:
                 near.low[at] = np.maximum(near.low[at], values + 1)

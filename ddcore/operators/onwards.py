@@ -40,7 +40,7 @@ class Onwards(Near):
         """
         self.open = np.zeros(len(self.some), np.bool_)
         for k, columns in self.ends.items():
-            start, stop = (int(place) for place in np.searchsorted(keys, [k, k + 1]))
+            start, stop = (int(position) for position in np.searchsorted(keys, [k, k + 1]))
             rows = start + np.flatnonzero(words[0, start:stop] == columns[0, 0])
             number = columns.shape[1]
             cuts = np.flatnonzero(np.diff(evals[rows], prepend=-1))
@@ -94,9 +94,9 @@ def begun(
     while len(left):
         within = _beside(sources.rows, everything, left, nearest, word=len(keys.words), width=width, down=down)
         for k, values, is_whole in _values(sources, keys, left, within, since=since, down=down, budget=budget):
-            places = values.anchor(reach)
-            if places is not None:
-                anchor[k], low[k] = places
+            positions = values.anchor(reach)
+            if positions is not None:
+                anchor[k], low[k] = positions
             elif is_whole:
                 some[k] = False
         left = left[some[left] & (anchor[left] == NULL)]
@@ -128,9 +128,9 @@ def found_onwards(
             sources.rows, start.spans, left, farthest, word=len(keys.words), width=width + 2 * reach, down=not down
         )
         for k, values, is_whole in _values(sources, keys, left, within, since=since, down=not down, budget=budget):
-            places = None if is_whole else values.end(reach, farthest=farthest_end)
-            if places is not None:
-                high[k], last[k] = places
+            positions = None if is_whole else values.end(reach, farthest=farthest_end)
+            if positions is not None:
+                high[k], last[k] = positions
     ends = _results(sources, keys, some & (high != lost), high, since=since, budget=budget)
     for k in [k for k, columns in ends.items() if is_unknown(columns[[*sources.flags]]) or columns.shape[1] == 0]:
         last[k] = high[k] = lost[k]
@@ -172,11 +172,11 @@ def _beside(
     for batch, spans in zip(batches, everything, strict=True):
         lo, hi = (span[left] for span in spans)
         first = batch.between(lo, hi, word, nearest[left] - 1, nearest[left])
-        place = first[1] + width if down else first[0] - width - 1
-        inside = np.flatnonzero((place < hi) if down else (place >= lo))
+        position = first[1] + width if down else first[0] - width - 1
+        inside = np.flatnonzero((position < hi) if down else (position >= lo))
         if len(inside) == 0:
             continue
-        rows, back = np.unique(place[inside], return_inverse=True)
+        rows, back = np.unique(position[inside], return_inverse=True)
         values, at = batch.take(rows).words[word][back], left[inside]
         if down:
             high[at] = np.minimum(high[at], values - 1)
@@ -234,10 +234,10 @@ class _Values:
         if bound >= len(behind):
             return None
         enough = behind - (behind[bound] if reach else 0) >= reach
-        places = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
-        if len(places) == 0:
+        positions = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
+        if len(positions) == 0:
             return None
-        anchor = int(self.heads[places[0]])
+        anchor = int(self.heads[positions[0]])
         return anchor, int(self.heads[bound]) if reach else anchor - self.step
 
     def end(self, reach: int, *, farthest: bool) -> tuple[int, int] | None:
@@ -246,12 +246,12 @@ class _Values:
         """
         behind, bound = self._counted(reach)
         enough = behind + reach <= (behind[-1] if len(behind) else 0)
-        places = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
-        if len(places) == 0:
+        positions = np.flatnonzero(self.fits & enough & (np.arange(len(behind)) > bound))
+        if len(positions) == 0:
             return None
-        place = places[-1] if farthest else places[0]
-        last = int(np.searchsorted(behind, behind[place] + reach, "left"))
-        return int(self.heads[place]), int(self.heads[last])
+        position = positions[-1] if farthest else positions[0]
+        last = int(np.searchsorted(behind, behind[position] + reach, "left"))
+        return int(self.heads[position]), int(self.heads[last])
 
     def _counted(self, reach: int) -> tuple[np.ndarray, int]:
         """How many rows stay up to each value, and the number of the value up to which results may change by rows at a

@@ -53,16 +53,16 @@ def _counted(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(up_to=up_to, number=pl.col("count").sum().over("group"))
 
 
-def _at(place: pl.Expr) -> pl.Expr:
+def _at(position: pl.Expr) -> pl.Expr:
     """The value of a place in the order, from 0 on."""
-    return pl.col("value").filter(pl.col("up_to") > place).first()
+    return pl.col("value").filter(pl.col("up_to") > position).first()
 
 
 def _median(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
-    place = (pl.col("number") - 1).cast(pl.Float64) * part.options[0]
-    first, last = place.floor(), place.ceil()
+    position = (pl.col("number") - 1).cast(pl.Float64) * part.options[0]
+    first, last = position.floor(), position.ceil()
     sides = _counted(rows).group_by("group", maintain_order=True).agg(
-        least=_at(first), most=_at(last), share=(place - first).first()
+        least=_at(first), most=_at(last), share=(position - first).first()
     )  # fmt: skip
     least, most = pl.col("least"), pl.col("most")
     between = least + (most - least) * pl.col("share")
@@ -70,8 +70,8 @@ def _median(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
 
 
 def _quantile(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
-    place = (pl.col("number").cast(pl.Float64) * part.options[0]).ceil().clip(1) - 1
-    return _counted(rows).group_by("group", maintain_order=True).agg(value=_at(place))
+    position = (pl.col("number").cast(pl.Float64) * part.options[0]).ceil().clip(1) - 1
+    return _counted(rows).group_by("group", maintain_order=True).agg(value=_at(position))
 
 
 def _mode(rows: pl.DataFrame, part: Part) -> pl.DataFrame:

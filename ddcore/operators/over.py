@@ -273,8 +273,8 @@ class _OverStep(ReductionStep):
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         if len(counts) and counts.max() > _MOST_COPIES:
-            place = evaluations.key_of()[evals[counts.argmax()]], evals[counts.argmax()]
-            where = self._where(np.array(place), evaluations, loops)
+            position = evaluations.key_of()[evals[counts.argmax()]], evals[counts.argmax()]
+            where = self._where(np.array(position), evaluations, loops)
             raise DiffOverflow(f"{where}: a row occurs {counts.max()} times, and over numbers {_MOST_COPIES} at most")
         words = np.take(history.words, rows, axis=1)
         sorts = [self._sortable(words, *sort) for sort in self.sorts]
@@ -287,7 +287,7 @@ class _OverStep(ReductionStep):
         if self.is_cut:
             start, end = partitions.whole
             counted = counted or Counted.not_at_all(int(evaluations.offsets[-1]))
-            columns = counted.tiles(self.over.windows[0].number, evals, partitions.places - start, end - start)
+            columns = counted.tiles(self.over.windows[0].number, evals, partitions.positions - start, end - start)
             return Targets(evals, np.stack([*words[self.kept], *columns]), np.ones(len(evals), np.int64))
         found = [self._words(window, partitions, words, at=evaluations, loops=loops, first=first)
                  for window in self.over.windows] if len(evals) else []  # fmt: skip
@@ -310,16 +310,16 @@ class _OverStep(ReductionStep):
             return None
         starts = np.flatnonzero(np.concatenate([np.ones(1, bool), evals[1:] != evals[:-1]]))
         keys = at.key_of()[evals[starts]]
-        places, results = [], []
-        for place, key in zip(starts.tolist(), keys.tolist(), strict=True):
+        positions, results = [], []
+        for position, key in zip(starts.tolist(), keys.tolist(), strict=True):
             if key in anchors:
                 columns = anchors[key]
-                (row,) = np.flatnonzero((columns[: len(kept)] == kept[:, place : place + 1]).all(axis=0))
-                places.append(place)
+                (row,) = np.flatnonzero((columns[: len(kept)] == kept[:, position : position + 1]).all(axis=0))
+                positions.append(position)
                 results.append(columns[len(kept) :, row])
-        if not places:
+        if not positions:
             return None
-        return _First(np.array(places), dict(zip(self.results, np.stack(results).T, strict=True)))
+        return _First(np.array(positions), dict(zip(self.results, np.stack(results).T, strict=True)))
 
     def _words(
         self, window: Window, rows: Partitions, words: np.ndarray, *, at: Evaluations, loops: np.ndarray,
@@ -329,27 +329,29 @@ class _OverStep(ReductionStep):
         if window.name not in self.over.states:
             return {window.name: self._result(window, rows, words, at=at, loops=loops, first=first)}
         argument, names = str(window.argument), (window.name, *self.over.states[window.name])
-        places, known = np.zeros(0, np.int64), list[np.ndarray]()
+        positions, known = np.zeros(0, np.int64), list[np.ndarray]()
         if window.kind in (*SHARES, "nth_value", "last_value"):
-            inside = np.zeros(len(rows.places), np.bool_)
+            inside = np.zeros(len(rows.positions), np.bool_)
             if first is not None:
-                places, known = first.places, [first.results[name] for name in names]
+                positions, known = first.positions, [first.results[name] for name in names]
                 inside = first.stands_for(window, rows)
             if window.kind in SHARES:
-                return dict(zip(names, share(window, rows, places, known), strict=True))
+                return dict(zip(names, share(window, rows, positions, known), strict=True))
             values, ends = words[self.values.index(argument)], self._spans(window, rows)[1][0]
             found = nth_value if window.kind == "nth_value" else last_values
-            return dict(zip(names, found(window, rows, values, ends, (places, inside, known)), strict=True))
+            return dict(zip(names, found(window, rows, values, ends, (positions, inside, known)), strict=True))
         values = words[self.values.index(argument)]
         if first is not None:
-            values, places = first.emptied(window, values, rows), first.places
+            values, positions = first.emptied(window, values, rows), first.positions
             known = [first.results[name] for name in names]
         if is_statistic(window):
-            results, states = self._statistics(window, values, rows, words, known=(places, known[1:]), has_state=True)
+            results, states = self._statistics(
+                window, values, rows, words, known=(positions, known[1:]), has_state=True
+            )
         else:
             ends = rows.whole[0], self._spans(window, rows)[1][0]
             kind = kernel_kind(window, self.types)
-            results, states = running(kind, values, self.types[argument].scale, ends, (places, known))
+            results, states = running(kind, values, self.types[argument].scale, ends, (positions, known))
         return dict(zip(names, (results, *states), strict=True))
 
     def _statistics(
@@ -364,15 +366,15 @@ class _OverStep(ReductionStep):
     def _listed(self, window: Window, rows: Partitions, words: np.ndarray, first: _First | None) -> np.ndarray:
         """The words of lists or texts."""
         argument, kind = str(window.argument), self.over.schema[window.name]
-        values, places, known = words[self.values.index(argument)], np.zeros(0, np.int64), np.zeros(0, np.int64)
+        values, positions, known = words[self.values.index(argument)], np.zeros(0, np.int64), np.zeros(0, np.int64)
         counts = values != encoding.NULL if window.kind == "string_agg" else np.ones(len(values), np.bool_)
         if window.second is not None:
             counts = words[self.values.index(window.second)] == 1
         if first is not None and goes_on(window, self.types, self.over.schema):
             counts &= ~first.stands_for(window, rows)
-            places, known = first.places, first.results[window.name]
+            positions, known = first.positions, first.results[window.name]
         series = encoding.decode(values, self.types[argument])
-        results = (places, encoding.decode(known, kind))
+        results = (positions, encoding.decode(known, kind))
         own = OwnOrder.of(window, lambda *sort: self._sortable(words, *sort), values)
         return encoding.encode(lists(window, series, counts, self._spans(window, rows), results, own=own), kind)
 
@@ -388,13 +390,13 @@ class _OverStep(ReductionStep):
             return self._listed(window, rows, words, first)
         continues = first is not None and goes_on(window, self.types, self.over.schema)
         if window.argument is None and window.kind in WINDOW_FUNCTIONS:
-            places = number(window, rows)
-            return first.added(window, places, rows) if first is not None and continues else places
-        values = np.zeros(len(rows.places), np.int64)
+            positions = number(window, rows)
+            return first.added(window, positions, rows) if first is not None and continues else positions
+        values = np.zeros(len(rows.positions), np.int64)
         if window.argument is not None:
             values = words[self.values.index(window.argument)]
             if first is not None and continues:
-                values = first.placed(window, values, rows)
+                values = first.filled(window, values, rows)
         if window.kind in ("lag", "lead"):
             default = encoding.NULL if window.second is None else words[self.values.index(window.second)]
             return neighbour(window, rows, values, default)
@@ -440,7 +442,7 @@ class _OverStep(ReductionStep):
         kind = AGGREGATES[window.kind].kind(dtype)
         if kind in ("MIN", "MAX"):
             return extreme(kind, values, dtype, spans)
-        distinct, numbers = np.zeros(0, np.int64), rows.places
+        distinct, numbers = np.zeros(0, np.int64), rows.positions
         if kind == "COUNT_DISTINCT" or window.distinct:
             distinct, numbers = np.unique(values, return_inverse=True)
         results: np.ndarray
@@ -468,22 +470,22 @@ class _OverStep(ReductionStep):
 class _First:
     """The first rows of groups whose rows before are missing: their places, and their results by window."""
 
-    places: np.ndarray
+    positions: np.ndarray
     results: Mapping[str, np.ndarray]
 
     def added(self, window: Window, numbers: np.ndarray, rows: Partitions) -> np.ndarray:
         """Numbers that count rows, with those before."""
         before = np.zeros(int(rows.partition[-1]) + 1, np.int64)
-        before[rows.partition[self.places]] = self.results[window.name] - numbers[self.places]
+        before[rows.partition[self.positions]] = self.results[window.name] - numbers[self.positions]
         result: np.ndarray = numbers + before[rows.partition]
         return result
 
-    def placed(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
+    def filled(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
         """Values of which the first of each group stands for all before it, and for its peers where the frame has
         these.
         """
         values = self.emptied(window, values, rows)
-        values[self.places] = self.results[window.name]
+        values[self.positions] = self.results[window.name]
         return values
 
     def emptied(self, window: Window, values: np.ndarray, rows: Partitions) -> np.ndarray:
@@ -492,8 +494,8 @@ class _First:
 
     def stands_for(self, window: Window, rows: Partitions) -> np.ndarray:
         """Which rows are in the results of the first of each group."""
-        those = np.zeros(len(rows.places), np.bool_)
-        those[self.places] = True
+        those = np.zeros(len(rows.positions), np.bool_)
+        those[self.positions] = True
         if window.frame.unit != "rows":
             those = those[rows.peers[0]] | those
         return those

@@ -30,7 +30,7 @@ class Partitions:
     downs: Sequence[bool]
 
     @cached_property
-    def places(self) -> np.ndarray:
+    def positions(self) -> np.ndarray:
         """The number of each row."""
         return np.arange(len(self.partition))
 
@@ -52,7 +52,7 @@ class Partitions:
     @cached_property
     def _heads(self) -> np.ndarray:
         """Whether each row is the first of its partition."""
-        return np.concatenate([np.ones(1, np.bool_), self.partition[1:] != self.partition[:-1]])[: len(self.places)]
+        return np.concatenate([np.ones(1, np.bool_), self.partition[1:] != self.partition[:-1]])[: len(self.positions)]
 
     @cached_property
     def _leaders(self) -> np.ndarray:
@@ -73,8 +73,8 @@ class Partitions:
         high = np.maximum(low, high)
         if frame.exclude == "nothing":
             return low[np.newaxis], high[np.newaxis]
-        first, end = (self.places, self.places + 1) if frame.exclude == "row" else self.peers
-        cuts = [np.clip(cut, low, high) for cut in (first, self.places, self.places + 1, end)]
+        first, end = (self.positions, self.positions + 1) if frame.exclude == "row" else self.peers
+        cuts = [np.clip(cut, low, high) for cut in (first, self.positions, self.positions + 1, end)]
         if frame.exclude == "ties":  # the row itself stays
             return np.stack([low, cuts[1], cuts[3]]), np.stack([cuts[0], cuts[2], high])
         return np.stack([low, cuts[3]]), np.stack([cuts[0], high])
@@ -96,13 +96,13 @@ class Partitions:
 
     def _by_rows(self, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         start, end = self.whole
-        low = start if frame.start is None else np.clip(self.places + frame.start, start, end)
-        high = end if frame.end is None else np.clip(self.places + (frame.end + 1), start, end)
+        low = start if frame.start is None else np.clip(self.positions + frame.start, start, end)
+        high = end if frame.end is None else np.clip(self.positions + (frame.end + 1), start, end)
         return low, high
 
     def _by_groups(self, frame: Frame) -> tuple[np.ndarray, np.ndarray]:
         start, end = self.whole
-        starts = np.append(np.flatnonzero(self._leaders), len(self.places))
+        starts = np.append(np.flatnonzero(self._leaders), len(self.positions))
         first, last = self.group[start], self.group[end - 1] + 1
         low = start if frame.start is None else starts[np.clip(self.group + frame.start, first, last)]
         high = end if frame.end is None else starts[np.clip(self.group + (frame.end + 1), first, last)]
@@ -120,7 +120,7 @@ class Partitions:
         words: np.ndarray
         nulls: np.ndarray
         distinct: np.ndarray
-        places: np.ndarray
+        positions: np.ndarray
         down: bool
 
         @classmethod
@@ -143,8 +143,8 @@ class Partitions:
                 ranks = np.searchsorted(self.distinct, targets, side=which) + 1
                 beyond = targets < self.words if distance > 0 else targets > self.words
                 ranks[beyond] = len(self.distinct) + 1 if distance > 0 else 1  # past int64 there is none
-            places = np.searchsorted(self.places, self.partition * (len(self.distinct) + 2) + ranks)
-            return np.where(self.nulls, of_nulls, places)
+            positions = np.searchsorted(self.positions, self.partition * (len(self.distinct) + 2) + ranks)
+            return np.where(self.nulls, of_nulls, positions)
 
         def _floats(self, distance: float) -> np.ndarray:
             """The words of the values at a distance."""

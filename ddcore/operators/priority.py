@@ -43,14 +43,14 @@ class Priority:
             )
         return cls(source, projection, canonical(expr))
 
-    def coordinates(self, batch: Batch, place: str) -> np.ndarray:
+    def coordinates(self, batch: Batch, source_line: str) -> np.ndarray:
         """The loop coordinate at which each row enters: int64[n]; nulls enter first. Raises ExpressionError."""
         columns = [*self.projection.renames.values(), *(self.projection.columns or ())]
         values = self.projection.evaluate(values_of(batch, self.source, columns))["priority"]
         beyond = values.filter((values < -_HALF) | (values >= _HALF))
         if len(beyond):
             raise ExpressionError(
-                f"{place}: the priority {beyond[0]} is not between {-_HALF} and {_HALF - 1}", "scale it down"
+                f"{source_line}: the priority {beyond[0]} is not between {-_HALF} and {_HALF - 1}", "scale it down"
             )
         numbers = (values + (_HALF + 1)).fill_null(0).to_numpy()
         coordinates: np.ndarray = numbers.astype(np.int64) << _ROUND_BITS

@@ -94,6 +94,6 @@ class _ReduceStep(ReductionStep):
             return f"the group {dict(zip(self.port.key, key, strict=True))!r}"
 
         return call_checked(
-            self.function, frame, self.result, "group", self.block.place,
+            self.function, frame, self.result, "group", self.block.source_line,
             twice=self.checked, operator="reduce", shown=shown,
         )  # fmt: skip

@@ -106,7 +106,7 @@ class ReductionStep(Step):
     def __init__(self, reduction: Reduction, plan: Dataflow, block: Block, port: int) -> None:
         assert block.output is not None
         self.block, self.inputs, self.in_tree = block, len(plan.dims), reduction.in_tree
-        self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.place})"
+        self.allow_negative, self.label = reduction.allow_negative, f"{reduction.label} ({block.source_line})"
         self.port, self.output = plan.arrangements[block.ports[port]], plan.arrangements[block.output]
         self.of_large: ReductionStep | None = None  # evaluates large groups, over their partial results
 
@@ -161,7 +161,7 @@ class ReductionStep(Step):
             for batch in (*state.trace(self.port).batches, *state.trace(self.output).batches):
                 batch.index(budget)
         evaluated, parts = partial(self._evaluated, state, rounds), self._parts(state, rounds, new, pending)
-        return list(budget.each(evaluated, parts) if self.in_parts else map(evaluated, parts))
+        return list(budget.map(evaluated, parts) if self.in_parts else map(evaluated, parts))
 
     def _parts(
         self, state: State, rounds: Rounds, new: SortedBatch | None, pending: SortedBatch | None
@@ -318,14 +318,14 @@ class ReductionStep(Step):
         count = (int(error[4]) << 64) | (int(error[3]) & (2**64 - 1))
         raise NegativeMultiplicity(self.label, key, time, count)
 
-    def _where(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> str:
-        key, time = self._key_and_time(place, at, loops)
+    def _where(self, position: np.ndarray, at: Evaluations, loops: np.ndarray) -> str:
+        key, time = self._key_and_time(position, at, loops)
         return f"{self.label}: key {key!r} at time {time}"
 
-    def _key_and_time(self, place: np.ndarray, at: Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
+    def _key_and_time(self, position: np.ndarray, at: Evaluations, loops: np.ndarray) -> tuple[Any, tuple[int, ...]]:
         """The key and the time of (key number, evaluation number)."""
-        time = (*(int(v) for v in at.versions[:, place[1]]), *(int(r) for r in loops))
-        key = decode_key(self.port, at.keys, int(place[0]))
+        time = (*(int(v) for v in at.versions[:, position[1]]), *(int(r) for r in loops))
+        key = decode_key(self.port, at.keys, int(position[0]))
         return key[:-1] if self.in_tree else key, time  # without the bucket
 
 
@@ -359,8 +359,8 @@ def _divided(batch: SortedBatch, large: np.ndarray, budget: Budget) -> list[Sort
     for (some,) in portions([batch], 0, budget):
         assert some is not None
         wide = some.decompress()
-        place = np.minimum(np.searchsorted(large, wide.codes), len(large) - 1)
-        is_large = large[place] == wide.codes
+        position = np.minimum(np.searchsorted(large, wide.codes), len(large) - 1)
+        is_large = large[position] == wide.codes
         for side, rows in zip(sides, (np.flatnonzero(~is_large), np.flatnonzero(is_large)), strict=True):
             if len(rows):
                 side.append(spilled(wide.take(rows), budget))

@@ -42,7 +42,7 @@ class RowHash(Linear):
         """All columns but the id."""
         return {name: name for name in self.source}
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Cost: linear; only for rows at rounds above 0 strings are hashed again."""
         words = dict(zip(self.source, batch.words, strict=True))
         rounds = words.pop(self.round)

@@ -82,12 +82,12 @@ def running(
     ``ends``: where the partition of each row begins, and its frame ends. ``known``: the rows that go on from what is
     known there, and that: the results and the columns of the states.
     """
-    places, columns = known
-    before = np.zeros((_WORDS, len(places)), np.int64)
-    if len(places):
+    positions, columns = known
+    before = np.zeros((_WORDS, len(positions)), np.int64)
+    if len(positions):
         before[1] = columns[0]
         before[[*_ROWS[kind]]] = np.stack(columns[1:])
     results, states = kernels.windows.run(
-        getattr(kernels.aggregating, kind), 10**scale, *map(np.ascontiguousarray, (values, *ends, places)), before
+        getattr(kernels.aggregating, kind), 10**scale, *map(np.ascontiguousarray, (values, *ends, positions)), before
     )
     return results, [states[row] for row in _ROWS[kind]]

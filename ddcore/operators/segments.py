@@ -79,15 +79,15 @@ class Counted:
         nothing = np.zeros(evaluations, np.int64)
         return cls(nothing > 0, nothing, nothing, nothing)
 
-    def tiles(self, parts: int, evals: np.ndarray, place: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
+    def tiles(self, parts: int, evals: np.ndarray, position: np.ndarray, size: np.ndarray) -> list[np.ndarray]:
         """The parts of rows of evaluations ``evals``, of which each knows its place and the size among these rows, and
         the sizes of partitions beside their first rows.
         """
-        place = np.where(self.some[evals], place + self.before[evals], place)
+        position = np.where(self.some[evals], position + self.before[evals], position)
         size = np.where(self.some[evals], self.size[evals], size)
         same = self.part[evals]
-        result = np.where(same > 0, same, tile(parts, place, size))
-        return [result, np.where((same == 0) & (place == 0), size, 0)]
+        result = np.where(same > 0, same, tile(parts, position, size))
+        return [result, np.where((same == 0) & (position == 0), size, 0)]
 
 
 def found_segments(

@@ -106,7 +106,7 @@ class Select(Linear):
             return {}
         return {name: int(encoding.encode(values[name], self.schema[name])[0]) for name in self.projection.constants}
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Bare columns keep their words; only computed columns are decoded, evaluated and encoded, unless they are
         computed on words.
         """

@@ -65,7 +65,7 @@ class Sums(Keeping):
     quantities: tuple[Quantity, ...]
     picked: tuple[str, ...]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """The batch as it is."""
         return batch
 
@@ -92,18 +92,18 @@ class Contributions(Linear):
     def _names(self) -> list[str]:
         return [name for name in self.source if name not in self.keys]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Rows are added up by key and time, so that many become few updates: linear in the rows."""
         columns = dict(zip(self.source, batch.words, strict=True))
         keys = [columns[name] for name in self.keys]
         numbers, heads = kernels.totals.group_rows(np.stack([*keys, *batch.times]))
         values = [columns[name] for name in self._names]
-        places = [0 if column is None else self._names.index(column) for _, column in self.kinds]
+        positions = [0 if column is None else self._names.index(column) for _, column in self.kinds]
         rows, components, diffs = kernels.totals.contributions(
             numbers, heads, np.stack(values) if values else np.empty((0, len(batch)), dtype=np.int64),
             np.ascontiguousarray(batch.diffs),
             np.empty(0, np.int64) if batch.high is None else np.ascontiguousarray(batch.high),
-            _kernel_kinds(self.kinds), np.array(places, dtype=np.int64),
+            _kernel_kinds(self.kinds), np.array(positions, dtype=np.int64),
         )  # fmt: skip
         nothing = [np.full(len(rows), encoding.NULL)] * (len(self.schema) - len(keys) - 1)
         return Batch([*(key[rows] for key in keys), components, *nothing], [time[rows] for time in batch.times], diffs)
@@ -124,7 +124,7 @@ class Columns(Keeping):
         schema = {name: source[name] for name in names}
         return cls(schema, digest(names, str(without_nulls)), source, without_nulls)
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Linear."""
         columns = dict(zip(self.source, batch.words, strict=True))
         rows = batch.of([columns[name] for name in self.schema])
@@ -164,7 +164,7 @@ class Picked(Linear):
         """The key columns."""
         return {name: name for name in self.keys}
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Linear."""
         width = len(self.keys)
         return batch.of([*batch.words[:width], np.full(len(batch), _PICKED), *batch.words[width:]])
@@ -265,7 +265,7 @@ class TotalsStep(ResultStep):
         (rows,) = plan.nodes[block.node].inputs
         source = plan.nodes[rows].schema
         self._picked = len(sums.picked)
-        self._places = {number: kind in _QUANTITIES for number, (_, kind, _) in enumerate(self.aggregates)}
+        self._is_added = {number: kind in _QUANTITIES for number, (_, kind, _) in enumerate(self.aggregates)}
         added = [
             _aggregate(sums, source, *aggregate[1:]) for aggregate in self.aggregates if aggregate[1] in _QUANTITIES
         ]
@@ -299,7 +299,7 @@ class TotalsStep(ResultStep):
         picked = np.full((self._picked, added.shape[1]), encoding.NULL)
         picked[:, rows[0]] = words[:, rows[1]]
         sides = {True: iter(added), False: iter(picked)}
-        return np.stack([next(sides[is_added]) for is_added in self._places.values()])
+        return np.stack([next(sides[is_added]) for is_added in self._is_added.values()])
 
 
 def _aggregate(sums: Sums, source: Schema, kind: str, argument: str | None) -> tuple[int, ...]:

@@ -57,8 +57,8 @@ class Spread(Operator):
     def spread(self, batch: Batch, large: np.ndarray) -> Batch:
         """The updates of groups with these key codes, int64[m], ascending. Linear, and a search in ``large``."""
         codes = self._codes(batch, self.keys)
-        place = np.minimum(np.searchsorted(large, codes), len(large) - 1)
-        rows = batch.take(large[place] == codes)
+        source_line = np.minimum(np.searchsorted(large, codes), len(large) - 1)
+        rows = batch.take(large[source_line] == codes)
         hashes = self._codes(rows, self.hashed)
         if is_direct([self.source[name] for name in self.hashed]):
             hashes = key_codes([hashes, hashes], [Type("int64"), Type("int64")], len(rows))
@@ -76,7 +76,7 @@ class Bucket(Linear):
 
     name = "bucket"
     inner = in_tree = True
-    place: int
+    position: int
 
     @classmethod
     def of(cls, source: Schema, bucket: str, text: str, *, last: bool) -> Bucket:
@@ -87,11 +87,15 @@ class Bucket(Linear):
     @property
     def carried(self) -> Mapping[str, str]:
         """The columns before the bucket."""
-        return {name: name for name in [*self.schema][: self.place]}
+        return {name: name for name in [*self.schema][: self.position]}
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Linear."""
-        before, bucket, after = batch.words[: self.place], batch.words[self.place], batch.words[self.place + 1 :]
+        before, bucket, after = (
+            batch.words[: self.position],
+            batch.words[self.position],
+            batch.words[self.position + 1 :],
+        )
         if len(self.schema) < len(batch.words):
             return batch.of([*before, *after])
         return batch.of([*before, bucket >> _LEVEL_BITS, *after])

@@ -40,7 +40,7 @@ class Where(Keeping):
         """These columns, and those of the condition."""
         return self.text, [columns | {*self.predicate.columns}]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Raises ExpressionError."""
         mask = self.predicate.on_words(dict(zip(self.schema, batch.words, strict=True)), len(batch))
         if mask is None:

@@ -77,7 +77,7 @@ class Limbs(Linear):
         reads = {name: column for column, names in self.cut.items() for name in names}
         return self.text, [frozenset(reads.get(name, name) for name in columns)]
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """The words are those of the pool, cut."""
         words = dict(zip(self.source, batch.words, strict=True))
         more = [limb for column in self.cut for limb in _limbs(words[column])]
@@ -124,13 +124,13 @@ class FromLimbs(Linear):
         sums = {total.result for total in self.sums}
         return {name: name for name in self.schema if name not in sums}
 
-    def apply(self, batch: Batch, place: str) -> Batch:
+    def apply(self, batch: Batch, source_line: str) -> Batch:
         """Raises DiffOverflow for a sum that has more than 38 digits."""
         words = dict(zip(self.source, batch.words, strict=True))
-        results = {total.result: self._result(total, words, place) for total in self.sums}
+        results = {total.result: self._result(total, words, source_line) for total in self.sums}
         return batch.of([results[name] if name in results else words[name] for name in self.schema])
 
-    def _result(self, one: Sum, words: Mapping[str, np.ndarray], place: str) -> np.ndarray:
+    def _result(self, one: Sum, words: Mapping[str, np.ndarray], source_line: str) -> np.ndarray:
         limbs = [words[name] for name in one.limbs]
         if one.kind == "mean":
             return _means(limbs, words[one.number], one.scale)
@@ -139,7 +139,7 @@ class FromLimbs(Linear):
             row = int(beyond.argmax())
             of = [f"{name}={encoding.decode(words[name][row : row + 1], self.schema[name])[0]}" for name in self.named]
             where = f"{', '.join(of)}: " if of else ""
-            raise DiffOverflow(f"{place}: {where}{one.result} has too many digits for {one.type}")
+            raise DiffOverflow(f"{source_line}: {where}{one.result} has too many digits for {one.type}")
         return encoding.pool_of(one.type).intern(halves) if len(halves) else beyond.astype(np.int64)
 
 
@@ -169,8 +169,8 @@ def _added(limbs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _means(limbs: Sequence[np.ndarray], numbers: np.ndarray, scale: int) -> np.ndarray:
     """The words of exact sums divided by numbers of values, each rounded once; null of no values."""
     totals = np.zeros(len(numbers), dtype=object)
-    for place, limb in enumerate(limbs):
-        totals += limb.astype(object) << (_BITS * place)
+    for source_line, limb in enumerate(limbs):
+        totals += limb.astype(object) << (_BITS * source_line)
     some = np.flatnonzero(numbers)
     words = np.full(len(numbers), encoding.NULL)
     if len(some):

@@ -22,7 +22,7 @@ class OwnOrder:
     of each row's value, and its place where of several rows with a value the first one stays.
     """
 
-    places: np.ndarray
+    positions: np.ndarray
     distinct: tuple[np.ndarray, np.ndarray] | None
 
     @classmethod
@@ -34,28 +34,28 @@ class OwnOrder:
             return None
         argument, (order, distinct, *_) = str(window.argument), window.options
         sorts = [sortable(name, *flags) for name, flags in zip(window.by, order, strict=True)]
-        places = _places([*sorts, sortable(argument, False, False)])
+        positions = _positions([*sorts, sortable(argument, False, False)])
         firsts = [sortable(name, False, True) for name in (argument, *window.by)]
-        return cls(places, (values, _places(firsts)) if distinct else None)
+        return cls(positions, (values, _positions(firsts)) if distinct else None)
 
     def sorted(self, rows: np.ndarray, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of frames, which ascend, in this order."""
         if self.distinct is not None:
-            values, places = self.distinct
-            order = np.lexsort((places[rows], frames))
+            values, positions = self.distinct
+            order = np.lexsort((positions[rows], frames))
             rows, frames = rows[order], frames[order]
             same = (values[rows[1:]] == values[rows[:-1]]) & (frames[1:] == frames[:-1])
             new = np.concatenate([np.ones(1, np.bool_), ~same])[: len(rows)]
             rows, frames = rows[new], frames[new]
-        order = np.lexsort((self.places[rows], frames))
+        order = np.lexsort((self.positions[rows], frames))
         return rows[order], frames[order]
 
 
-def _places(sorts: Sequence[Sortable]) -> np.ndarray:
+def _positions(sorts: Sequence[Sortable]) -> np.ndarray:
     order = np.lexsort([column for pair in sorts[::-1] for column in pair[::-1]])
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return places
+    positions = np.empty(len(order), np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
 
 
 def lists(
@@ -67,11 +67,11 @@ def lists(
     ``counts``: bool[n], which rows are listed. ``known``: rows that stand for all before them, and the results there.
     ``own``: another order than that of the rows.
     """
-    starts, sizes, (places, results) = np.arange(len(values)), counts.astype(np.int64), known
-    if len(places):
+    starts, sizes, (positions, results) = np.arange(len(values)), counts.astype(np.int64), known
+    if len(positions):
         lengths = results.list.len() if window.kind == "array_agg" else results.is_not_null()
         more = lengths.fill_null(0).cast(pl.Int64).to_numpy()
-        starts[places], sizes[places] = len(values) + np.cumsum(more) - more, more
+        starts[positions], sizes[positions] = len(values) + np.cumsum(more) - more, more
         there = results.drop_nulls()
         if window.kind == "array_agg":
             there = (there.list.reverse() if window.backwards else there).explode()

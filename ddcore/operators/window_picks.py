@@ -32,8 +32,8 @@ def picked(window: Window, values: np.ndarray, dtype: Type, starts: np.ndarray, 
     else:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(there)])
         size = (before[spans[1]] - before[spans[0]]).sum(axis=0)
-    places, share = _places(window, size)
-    found = kernels.windows.pick(window.kind == "mode", window.distinct, len(distinct), numbers, *spans, places)
+    positions, share = _places(window, size)
+    found = kernels.windows.pick(window.kind == "mode", window.distinct, len(distinct), numbers, *spans, positions)
     words: np.ndarray = np.append(values[there][at], encoding.NULL)[found]
     first: np.ndarray = words[0]
     if window.kind != "median":
@@ -50,8 +50,8 @@ def _places(window: Window, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros((1, len(size)), np.int64), size
     if window.kind == "quantile":
         return (np.maximum(np.ceil(size * window.options[0]), 1) - 1).astype(np.int64)[np.newaxis], size
-    place = np.maximum(size - 1, 0) * window.options[0]
-    return np.stack([np.floor(place), np.ceil(place)]).astype(np.int64), place - np.floor(place)
+    position = np.maximum(size - 1, 0) * window.options[0]
+    return np.stack([np.floor(position), np.ceil(position)]).astype(np.int64), position - np.floor(position)
 
 
 def at_end(
@@ -63,9 +63,9 @@ def at_end(
     values, by = (encoding.rank_words(words, dtype)[0] for words, dtype in zip(sides, dtypes, strict=True))
     there = (sides[0] != encoding.NULL) & (sides[1] != encoding.NULL)
     order = np.lexsort((values, by if kind == "min_by" else ~by))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    rows = np.append(order, len(order))[~extremes(np.where(there, ~place, ~len(order)), spans, nothing=~len(order))]
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
+    rows = np.append(order, len(order))[~extremes(np.where(there, ~position, ~len(order)), spans, nothing=~len(order))]
     found = [np.append(words, encoding.NULL)[rows] for words in sides]
     return found[0], found[1]
 

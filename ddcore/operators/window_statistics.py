@@ -106,8 +106,8 @@ def _parts(arguments: Sequence[tuple[np.ndarray, Type]]) -> tuple[list[Whole], n
 def _shifted(part: Whole, least: int) -> Any:
     """Python's integers, of which 1 is ``2 ** least``."""
     total = np.zeros(len(part.signs), dtype=object)
-    for place, limb in enumerate(part.limbs):
-        total += limb.astype(object) << (32 * place)
+    for position, limb in enumerate(part.limbs):
+        total += limb.astype(object) << (32 * position)
     return (total * part.signs.astype(object)) << (part.powers - least).astype(object)
 
 

@@ -15,35 +15,35 @@ from ddcore.operators.window import Window
 def number(window: Window, rows: Partitions) -> np.ndarray:
     """What depends on the place of a row alone."""
     start, end = rows.whole
-    size, place = end - start, rows.places - start
+    size, position = end - start, rows.positions - start
     result: np.ndarray
     match window.kind:
         case "row_number":
-            result = place + 1
+            result = position + 1
         case "rank":
             result = rows.peers[0] - start + 1
         case "dense_rank":
             result = rows.group - rows.group[start] + 1
         case "ntile":
-            result = tile(window.number, place, size)
+            result = tile(window.number, position, size)
         case _:
             result = share(window, rows, np.zeros(0, np.int64), [])[0]
     return result
 
 
 def share(
-    window: Window, rows: Partitions, places: np.ndarray, known: Sequence[np.ndarray]
+    window: Window, rows: Partitions, positions: np.ndarray, known: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The share of the rows that come before each, or up to its peers, and the number of rows. ``known``: both of rows
-    ``places``, of which the rows before and many behind are missing.
+    ``positions``, of which the rows before and many behind are missing.
     """
     (start, end), is_rank = rows.whole, window.kind == "percent_rank"
     size, counts = end - start, rows.peers[0] - start if is_rank else rows.peers[1] - start
-    if len(places):
-        partition, before = rows.partition[places], np.zeros((2, int(rows.partition[-1]) + 1), np.int64)
+    if len(positions):
+        partition, before = rows.partition[positions], np.zeros((2, int(rows.partition[-1]) + 1), np.int64)
         shares, sizes = encoding.floats_of(known[0]), known[1]
         so_far = np.rint(shares * (sizes - 1 if is_rank else sizes)).astype(np.int64)
-        before[:, partition] = so_far - counts[places], sizes
+        before[:, partition] = so_far - counts[positions], sizes
         counts = counts + before[0, rows.partition]
         size = np.where(before[1, rows.partition] > 0, before[1, rows.partition], size)
     return encoding.words_of_floats(counts / (np.maximum(size - 1, 1) if is_rank else size)), size
@@ -57,13 +57,13 @@ def nth_value(
 
     ``known``: the rows that stand for all before them, bool[n] which ones are in their frames, and both results there.
     """
-    places, inside, columns = known
+    positions, inside, columns = known
     counts = values != encoding.NULL if window.ignore_nulls else np.ones(len(values), np.bool_)
     counts = counts & ~inside
     listed, before = np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     there = np.zeros((2, int(rows.partition[-1]) + 1), np.int64)
-    if len(places):
-        there[:, rows.partition[places]] = np.stack([*columns])
+    if len(positions):
+        there[:, rows.partition[positions]] = np.stack([*columns])
     so_far, number = there[:, rows.partition]
     more, missing = before[ends] - before[rows.whole[0]], window.number - number
     result = np.where(missing > 0, encoding.NULL, so_far)
@@ -79,12 +79,12 @@ def last_values(
     """The ``window.number`` last values that are not null of the rows from the first one on up to ``ends``, the very
     last one last. ``known`` as for :func:`nth_value`.
     """
-    (places, inside, columns), number = known, window.number
+    (positions, inside, columns), number = known, window.number
     counts = (values != encoding.NULL) & ~inside
     listed, before = np.flatnonzero(counts), np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     there = np.full((number + 1, int(rows.partition[-1]) + 1), encoding.NULL)
-    if len(places):
-        there[1:, rows.partition[places]] = np.stack([*columns])[::-1]
+    if len(positions):
+        there[1:, rows.partition[positions]] = np.stack([*columns])[::-1]
     more, results = before[ends] - before[rows.whole[0]], list[np.ndarray]()
     for back in range(number, 0, -1):
         result = there[np.clip(back - more, 0, number), rows.partition]
@@ -94,14 +94,14 @@ def last_values(
     return results
 
 
-def tile(parts: int, place: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The part, from 1, of rows number ``place``, from 0, of partitions of ``size`` rows: the first ones have one row
-    more.
+def tile(parts: int, position: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """The part, from 1, of rows number ``position``, from 0, of partitions of ``size`` rows: the first ones have one
+    row more.
     """
     short, longer = size // parts, size % parts
     before = longer * (short + 1)
-    late = longer + (place - before) // np.maximum(short, 1)
-    result: np.ndarray = np.where(place < before, place // (short + 1), late) + 1
+    late = longer + (position - before) // np.maximum(short, 1)
+    result: np.ndarray = np.where(position < before, position // (short + 1), late) + 1
     return result
 
 
@@ -119,8 +119,8 @@ def neighbour(window: Window, rows: Partitions, values: np.ndarray, default: Any
     start, end = rows.whole
     wanted = before[:-1] - window.number if window.kind == "lag" else before[1:] + (window.number - 1)
     there = (wanted >= before[start]) & (wanted < before[end])
-    places = listed[np.where(there, wanted, 0)] if len(listed) else rows.places
-    result: np.ndarray = np.where(there, values[places], default)
+    positions = listed[np.where(there, wanted, 0)] if len(listed) else rows.positions
+    result: np.ndarray = np.where(there, values[positions], default)
     return result
 
 

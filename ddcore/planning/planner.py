@@ -125,17 +125,17 @@ class _Planner:
         self.listeners: list[list[int]] = []  # by arrangement
         self._indices: dict[tuple[int, str, tuple[str, ...], Ends | None], int] = {}  # by scope, contents, key and ends
         self._ranks: dict[int, int] = {}  # the next rank, by scope
-        self._places: dict[int, int] = {}  # of a loop in the scope around it, by its scope
+        self._loop_ranks: dict[int, int] = {}  # of a loop in the scope around it, by its scope
         self._borders: dict[int, list[int]] = {}  # by scope
 
     def plan(self) -> Plan:
         for node in tuple(self.needed):
             self._visit(node)
-        for scope in sorted(self._borders.keys() - self._places.keys()):  # loops that are only inspected
-            self._places[scope] = self._rank(self.graph.scopes[scope].parent)
+        for scope in sorted(self._borders.keys() - self._loop_ranks.keys()):  # loops that are only inspected
+            self._loop_ranks[scope] = self._rank(self.graph.scopes[scope].parent)
         for name, node in self.outputs.items():
             self._output(name, node)
-        graph, number = self.graph, {node: place for place, node in enumerate(self.needed)}
+        graph, number = self.graph, {node: index for index, node in enumerate(self.needed)}
         nodes = [self._renumber(graph.nodes[node], number) for node in self.needed]
         ends = [[name, graph.fingerprint(node)] for name, node in sorted(self.outputs.items())]
         stored = sorted(arrangement.fingerprint for arrangement in self.arrangements if not arrangement.transient)
@@ -154,7 +154,7 @@ class _Planner:
                 for arrangement in self.arrangements
             ),
             digest(self.dims, sorted(self.inputs), ends, stored)[:32],
-            again={number[node]: tuple(places) for node, places in graph.again.items() if node in number},
+            again={number[node]: tuple(lines) for node, lines in graph.again.items() if node in number},
         )
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ class _Planner:
         elif isinstance(operator, Variable):
             self._variable(index, node, operator)
         elif isinstance(operator, Leave):
-            if operator.loop not in self._places:
-                self._places[operator.loop] = self._rank(node.scope)
+            if operator.loop not in self._loop_ranks:
+                self._loop_ranks[operator.loop] = self._rank(node.scope)
             self.targets[node.inputs[0]].append(Target("leave", index))
 
     def _keyed(self, index: int, node: Node, operator: Keyed) -> None:
@@ -296,9 +296,9 @@ class _Planner:
 
     def _block(self, draft: _Draft, number: Mapping[int, int]) -> Block:
         loops = [scope for scope in (draft.scope, *self.graph.around(draft.scope)) if scope][::-1]
-        path = (*(self._places[scope] for scope in loops), draft.rank)
+        path = (*(self._loop_ranks[scope] for scope in loops), draft.rank)
         return Block(
-            draft.index, draft.op, number[draft.node], self.graph.nodes[draft.node].place, path, tuple(loops),
+            draft.index, draft.op, number[draft.node], self.graph.nodes[draft.node].source_line, path, tuple(loops),
             tuple(draft.owned), tuple(draft.ports), draft.output,
             None if draft.spread is None else number[draft.spread],
         )  # fmt: skip
@@ -379,13 +379,13 @@ def _check_outputs(returned: Any, graph: Graph, dims: tuple[str, ...]) -> dict[s
         node = collection._node
         if collection._graph is not graph:
             raise ProgramError(
-                f"the program's output {name} is a collection of another program (created at {node.place})",
+                f"the program's output {name} is a collection of another program (created at {node.source_line})",
                 "return collections made of the ones that the program is called with",
             )
         if node.scope:
             loop = graph.scopes[node.scope].name
             raise ProgramError(
-                f"{node.place}: output {name} is a collection of loop {loop}, used outside of it",
+                f"{node.source_line}: output {name} is a collection of loop {loop}, used outside of it",
                 "return it from the loop's body: only the result of iterate leaves a loop",
             )
         check_names(collection.schema, dims)
@@ -400,31 +400,31 @@ def _inspections(graph: Graph, dims: tuple[str, ...], outputs: Mapping[str, int]
     columns with names of time columns.
     """
     logs: dict[str, int] = {}
-    places: dict[str, str] = {}
+    source_lines: dict[str, str] = {}
     folded = {unicodedata.normalize("NFC", name).casefold(): name for name in outputs}
     for inspection in graph.inspections:
         if not isinstance(inspection.name, str):
             kind = type(inspection.name).__name__
             raise ProgramError(
-                f"{inspection.place}: inspect: the name of the log is {kind}, not text", 'inspect("name")'
+                f"{inspection.source_line}: inspect: the name of the log is {kind}, not text", 'inspect("name")'
             )
         if inspection.name in outputs:
             raise ProgramError(
-                f"{inspection.place}: inspect: there is an output {inspection.name}", "choose another name"
+                f"{inspection.source_line}: inspect: there is an output {inspection.name}", "choose another name"
             )
         try:
             _check_output_name(inspection.name, folded)
             node = graph.inspected(inspection)
             check_names(graph.nodes[node].schema, dims)
         except ProgramError as error:
-            raise ProgramError(f"{inspection.place}: inspect: {error.message}", error.hint) from None
+            raise ProgramError(f"{inspection.source_line}: inspect: {error.message}", error.hint) from None
         if logs.setdefault(inspection.name, node) != node:
             raise ProgramError(
-                f"{inspection.place}: inspect: {inspection.name} is the log of another collection, named at "
-                f"{places[inspection.name]}",
+                f"{inspection.source_line}: inspect: {inspection.name} is the log of another collection, named at "
+                f"{source_lines[inspection.name]}",
                 "give each its own name; a function that is called twice can take the name as a parameter",
             )
-        places.setdefault(inspection.name, inspection.place)
+        source_lines.setdefault(inspection.name, inspection.source_line)
     return logs
 
 

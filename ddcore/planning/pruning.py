@@ -73,8 +73,8 @@ def _needed(graph: Graph, roots: Iterable[int]) -> tuple[list[set[str]], dict[_P
         for number, columns in enumerate(_needs(graph, node, needed[index])):
             needed[node.inputs[number]] |= columns
             if isinstance(node.operator, Keyed):
-                for place, key in node.operator.ports:
-                    if place == number:
+                for position, key in node.operator.ports:
+                    if position == number:
                         arranged.setdefault((node.inputs[number], key), set()).update(columns)
     return needed, arranged
 
@@ -103,8 +103,8 @@ class _Rebuilding:
         self.graph.scopes = [replace(scope, variables=[], results=[], text="") for scope in old.scopes]
         for index in sorted(kept):
             self.numbers[index] = self._rebuilt(old.nodes[index])
-            for place in old.again.get(index, ()):
-                self.graph.note_place(self.numbers[index], place)
+            for source_line in old.again.get(index, ()):
+                self.graph.note_line(self.numbers[index], source_line)
         texts = {}
         for scope, before in zip(self.graph.scopes[1:], old.scopes[1:], strict=True):
             if self.numbers.keys() >= {*before.results}:
@@ -113,7 +113,9 @@ class _Rebuilding:
         for scope, before in zip(self.graph.scopes[1:], old.scopes[1:], strict=True):
             scope.text = scope.text or texts.get(before.text, before.text)  # of a loop that equals one which is used
         for inspection in old.inspections:
-            self.graph.inspections.append(Inspection(inspection.name, self.numbers[inspection.node], inspection.place))
+            self.graph.inspections.append(
+                Inspection(inspection.name, self.numbers[inspection.node], inspection.source_line)
+            )
 
     def _rebuilt(self, node: Node) -> int:
         operator, inputs = node.operator, tuple(self.numbers[input_] for input_ in node.inputs)

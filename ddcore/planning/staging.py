@@ -55,7 +55,7 @@ class _Draft:
         """A node of a part of another."""
         index = len(self.nodes)
         name = digest(owner.digest, str(index))
-        self.nodes.append(Node(index, operator, tuple(inputs), owner.scope, owner.place, name))
+        self.nodes.append(Node(index, operator, tuple(inputs), owner.scope, owner.source_line, name))
         self.depths.append(depth)
         self.targets.append([])
         self.stages[index] = owner.index
@@ -68,9 +68,9 @@ class _Draft:
         width, paths = len(self.levels) + 1, dict[int, tuple[int, ...]]()
         for rank, (_, owner, index) in enumerate(sorted((level, owner, index) for index, owner, level in self.levels)):
             *around, last = self.blocks[owner].path
-            paths[index] = (*(width * place for place in around), width * last + 1 + rank)
+            paths[index] = (*(width * number for number in around), width * last + 1 + rank)
         blocks = [
-            replace(block, path=paths.get(block.index, tuple(width * place for place in block.path)))
+            replace(block, path=paths.get(block.index, tuple(width * number for number in block.path)))
             for block in self.blocks
         ]
         return replace(
@@ -112,8 +112,8 @@ class _Stages:
         for number, relation in enumerate(self.join.relations):
             prefixes = _Prefixes((), {name: column for column, name in relation.items()}, 0, 0, number)
             stages = self.join.rules[number]
-            for place, stage in enumerate(stages, 1):
-                prefixes = self._bound(prefixes, stage, number, is_last=place == len(stages))
+            for stage_number, stage in enumerate(stages, 1):
+                prefixes = self._bound(prefixes, stage, number, is_last=stage_number == len(stages))
             for last in prefixes.nodes:
                 draft.targets[last] += draft.targets[node]
 
@@ -132,8 +132,8 @@ class _Stages:
                 some = self._half_join(self._chosen(prefixes, number), choice, rule, is_last=False)
             others = [(relation, tuple(self.join.relations[relation].values())) for relation, _ in choices]
             others.remove((choice[0], tuple(self.join.relations[choice[0]].values())))
-            for place, other in enumerate(others, 1):
-                some = self._half_join(some, other, rule, is_last=is_last and place == len(others))
+            for stage_number, other in enumerate(others, 1):
+                some = self._half_join(some, other, rule, is_last=is_last and stage_number == len(others))
             nodes, level = [*nodes, *some.nodes], max(level, some.level)
         return replace(some, nodes=tuple(nodes), level=level)
 
@@ -233,7 +233,9 @@ class _Stages:
             draft.arrangements[port.index] = replace(port, block=index)
         else:
             draft.arrangements[port.index] = replace(port, listeners=(*port.listeners, index))
-        block = Block(index, operator.name, node, self.node.place, self.block.path, self.block.loops, owned, (*ports,))
+        block = Block(
+            index, operator.name, node, self.node.source_line, self.block.path, self.block.loops, owned, (*ports,)
+        )
         draft.blocks.append(block)
         draft.levels.append((index, self.block.index, prefixes.level))
         columns = {name: name for name in operator.columns}

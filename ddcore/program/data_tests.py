@@ -41,15 +41,15 @@ def is_test(output: str) -> bool:
 class DataTest:
     """A test: ``name`` is unique, ``severity`` says what a run does when it is broken, ``error`` or ``warn``.
 
-    ``start``: with one time dimension, the first version at which it must hold. ``place`` is ``file:line`` of where it
-    is written.
+    ``start``: with one time dimension, the first version at which it must hold. ``source_line`` is ``file:line`` of
+    where it is written.
     """
 
     name: str
     check: Check
     severity: str = ERROR
     start: int = 0
-    place: str = ""
+    source_line: str = ""
 
     @property
     def output(self) -> str:
@@ -165,10 +165,10 @@ def _columns(table: Collection, names: Iterable[str], key: str) -> None:
             raise ProgramError(what, meant(name, table.schema) or "name one of these")
 
 
-def _require(tables: Tables, name: str, place: str = "") -> None:
+def _require(tables: Tables, name: str, where: str = "") -> None:
     if name not in tables:
         raise ProgramError(
-            f"{place}there is no input or output {name!r}; there are: {listed(tables)}",
+            f"{where}there is no input or output {name!r}; there are: {listed(tables)}",
             meant(name, tables) or "name one of these",
         )
 
@@ -232,14 +232,14 @@ class _Written:
     function: Callable[..., Any]
 
     @property
-    def place(self) -> str:
+    def source_line(self) -> str:
         """``file:line`` of the function."""
         code = self.function.__code__
         return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
 
     @property
     def _where(self) -> str:
-        return f"{self.place}: test {self.function.__name__}"
+        return f"{self.source_line}: test {self.function.__name__}"
 
     def rows(self, tables: Tables) -> Collection:
         parameters = inspect.signature(self.function).parameters
@@ -285,10 +285,10 @@ def in_module(names: Mapping[str, Any]) -> list[DataTest]:
         check = _Written(value)
         if value.__name__ in tests:
             raise ProgramError(
-                f"{check.place}: a test {value.__name__} is there already: {tests[value.__name__].place}",
+                f"{check.source_line}: a test {value.__name__} is there already: {tests[value.__name__].source_line}",
                 "rename one of the functions",
             )
-        tests[value.__name__] = DataTest(value.__name__, check, severity, start, check.place)
+        tests[value.__name__] = DataTest(value.__name__, check, severity, start, check.source_line)
     return list(tests.values())
 
 
@@ -326,8 +326,8 @@ def _rows(test: DataTest, tables: Tables) -> Collection:
     if isinstance(test.check, _Written):
         return test.check.rows(tables)
     try:
-        with planning(test.place):
+        with planning(test.source_line):
             return test.check.rows(tables)
     except ProgramError as error:
-        message = error.message.replace(f"{test.place}: ", "")
-        raise UsageError(f"{test.place}: [tests.{test.name}] {message}", error.hint) from None
+        message = error.message.replace(f"{test.source_line}: ", "")
+        raise UsageError(f"{test.source_line}: [tests.{test.name}] {message}", error.hint) from None

@@ -28,7 +28,7 @@ _Part = tuple[int, frozenset[str] | None]  # some columns of a node's collection
 class Node:
     """One operator and the collection it produces.
 
-    ``inputs`` and ``scope`` are indices into the graph's lists. ``place`` is ``file.py:line`` of the user's call.
+    ``inputs`` and ``scope`` are indices into the graph's lists. ``source_line`` is ``file.py:line`` of the user's call.
     ``digest`` covers the operator, its schema and what it needs of its inputs, so it is the same with other columns
     there that nothing reads; inside a loop it does not cover what the loop feeds back (see :meth:`Graph.fingerprint`).
     """
@@ -37,7 +37,7 @@ class Node:
     operator: Operator
     inputs: tuple[int, ...]
     scope: int
-    place: str
+    source_line: str
     digest: str
 
     @property
@@ -73,7 +73,7 @@ class Inspection:
 
     name: str
     node: int
-    place: str
+    source_line: str
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Graph:
         """The node for a part of another node's operator, in the scope of that and with its place in the program; the
         other may be of another graph with the same scopes.
         """
-        return self._intern(operator, inputs, owner.scope, owner.place)
+        return self._intern(operator, inputs, owner.scope, owner.source_line)
 
     def inspect(self, name: str, node: int) -> None:
         """Record that the differences of a node's collection become a log. Raises ProgramError, as :meth:`add`, and if
@@ -142,7 +142,7 @@ class Graph:
         contents = self.fingerprint(inspection.node)
         node = self._first[contents]
         schema = self.nodes[node].schema | dict.fromkeys(self._coordinates(node), Type("int64"))
-        return self._intern(Inspect(schema, contents, self._priorities(node)), (node,), 0, inspection.place)
+        return self._intern(Inspect(schema, contents, self._priorities(node)), (node,), 0, inspection.source_line)
 
     @cached_property
     def _first(self) -> dict[str, int]:
@@ -172,7 +172,7 @@ class Graph:
         if self.scopes[node.scope].closed:
             raise ProgramError(
                 f"{caller()}: {where} uses a collection of loop {self.scopes[node.scope].name} outside of it"
-                f" (created at {node.place})",
+                f" (created at {node.source_line})",
                 "return it from the loop's body: only the result of iterate leaves a loop",
             )
 
@@ -263,7 +263,7 @@ class Graph:
     def _name(self, scope: Scope) -> list[str]:
         return [self.scopes[loop].text for loop in self.loops(scope.index)]
 
-    def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int, place: str = "") -> int:
+    def _intern(self, operator: Operator, inputs: tuple[int, ...], scope: int, source_line: str = "") -> int:
         """The existing equal node in the same scope, or a new one."""
         self._find_digests(self._before(operator, inputs, None))
         name = self._digest(operator, inputs, scope, None)
@@ -275,17 +275,17 @@ class Graph:
         index = self._known.get((scope, known))
         if index is None:
             index = self._known[scope, known] = len(self.nodes)
-            self.nodes.append(Node(index, operator, inputs, scope, place or caller(), name))
+            self.nodes.append(Node(index, operator, inputs, scope, source_line or caller(), name))
             self._digests[index, None] = name
         elif isinstance(operator, Keyed):
-            self.note_place(index, place or caller())
+            self.note_line(index, source_line or caller())
         return index
 
-    def note_place(self, index: int, place: str) -> None:
+    def note_line(self, index: int, source_line: str) -> None:
         """Keep one more place of a node."""
-        places = self.again.get(index, [])
-        if place != self.nodes[index].place and place not in places:
-            self.again[index] = [*places, place]
+        source_lines = self.again.get(index, [])
+        if source_line != self.nodes[index].source_line and source_line not in source_lines:
+            self.again[index] = [*source_lines, source_line]
 
     def _needs(self, operator: Operator, columns: frozenset[str] | None) -> Needs | None:
         """What of its inputs an operator's result depends on; None: on all of them."""

@@ -45,18 +45,18 @@ def fixed_points(
     at_limit: AtLimit,
 ) -> dict[str, C]:
     """The loop of :func:`ddcore.iterate` in the graph of its collections."""
-    place = caller()
+    line = caller()
     arguments.require_function(body, "iterate")
     if isinstance(max_rounds, bool) or not isinstance(max_rounds, Integral) or max_rounds < 1:
-        raise ProgramError(f"{place}: max_rounds is {brief(max_rounds)}", "give a whole number of at least 1")
+        raise ProgramError(f"{line}: max_rounds is {brief(max_rounds)}", "give a whole number of at least 1")
     _check_parameters(body, collections)
     arguments.choice(at_limit, get_args(AtLimit), "iterate: at_limit")
     if priority and at_limit == "return":
-        raise ProgramError(f"{place}: iterate: a priority and a limit at which to return", "leave one of them out")
+        raise ProgramError(f"{line}: iterate: a priority and a limit at which to return", "leave one of them out")
     for name in priority:
         if name not in collections:
             raise ProgramError(
-                f"{place}: iterate: priority for {name}, which is no collection of the loop",
+                f"{line}: iterate: priority for {name}, which is no collection of the loop",
                 meant(name, collections) or f"name one of {', '.join(collections)}",
             )
     first = next(iter(collections.values()))
@@ -66,7 +66,7 @@ def fixed_points(
     sources = [
         (collection._index, _priority(priority.get(name), collection)) for name, collection in collections.items()
     ]
-    scope = graph.enter_loop(f"{name_of(body)} ({place})", (int(max_rounds), at_limit == "return"), sources)
+    scope = graph.enter_loop(f"{name_of(body)} ({line})", (int(max_rounds), at_limit == "return"), sources)
     variables = {name: kind(graph, node) for name, node in zip(collections, scope.variables, strict=True)}
     try:
         results = body(**variables)
@@ -78,7 +78,7 @@ def fixed_points(
     if not isinstance(results, Mapping) or results.keys() != variables.keys():
         returned = ", ".join(results) if isinstance(results, Mapping) else type(results).__name__
         raise ProgramError(
-            f"{place}: the body of iterate returned {returned or 'nothing'}, not {', '.join(variables)}",
+            f"{line}: the body of iterate returned {returned or 'nothing'}, not {', '.join(variables)}",
             "return a dict with the collections of the loop",
         )
     ends = [_result(variable, results[name])._index for name, variable in variables.items()]

@@ -75,7 +75,7 @@ def _around(points: list[tuple[Any, ...]], one: int, other: int) -> Fraction:
     number = len(points)
     if not number:
         return Fraction(0)
-    means = [sum(point[place] for point in points) / number for place in (one, other)]
+    means = [sum(point[position] for point in points) / number for position in (one, other)]
     return sum(((point[one] - means[0]) * (point[other] - means[1]) for point in points), Fraction(0))
 
 
@@ -107,7 +107,7 @@ def _regression(rows: list[tuple[Any, ...]], of: str) -> float | None:
     if not points:
         return None
     yy, xx, xy = _around(points, 0, 0), _around(points, 1, 1), _around(points, 0, 1)
-    mean_y, mean_x = (sum(point[place] for point in points) / len(points) for place in (0, 1))
+    mean_y, mean_x = (sum(point[position] for point in points) / len(points) for position in (0, 1))
     if of in ("sxx", "syy", "sxy"):
         return _quotient({"sxx": xx, "syy": yy, "sxy": xy}[of], 1)
     if of == "slope":
@@ -121,9 +121,9 @@ def _median(rows: list[tuple[Any, ...]], fraction: float) -> float | None:
     values = [float(value) for value in _values(rows)]
     if not values:
         return None
-    place = fraction * (len(values) - 1)
-    least, most = values[math.floor(place)], values[math.ceil(place)]
-    share = place - math.floor(place)
+    position = fraction * (len(values) - 1)
+    least, most = values[math.floor(position)], values[math.ceil(position)]
+    share = position - math.floor(position)
     return least if share == 0 else least + (most - least) * share
 
 
@@ -161,9 +161,9 @@ def _in_order(rows: list[tuple[Any, ...]], order: tuple[tuple[bool, bool], ...],
             first.setdefault(row[0], row)
         rows = list(first.values())
     rows = sorted(rows, key=lambda row: _null_or(row[0]))
-    for place, (down, nulls_first) in reversed([*enumerate(order, 1)]):
-        nulls = [row for row in rows if row[place] is None]
-        others = [(order_of(row[place]), row) for row in rows if row[place] is not None]
+    for position, (down, nulls_first) in reversed([*enumerate(order, 1)]):
+        nulls = [row for row in rows if row[position] is None]
+        others = [(order_of(row[position]), row) for row in rows if row[position] is not None]
         others.sort(key=lambda pair: pair[0], reverse=down)
         rows = [*(nulls if nulls_first else []), *(row for _, row in others), *([] if nulls_first else nulls)]
     return [row[0] for row in rows]

@@ -126,7 +126,7 @@ class NaiveGroups(Generic[C]):
         rest = [*names, *(name for name in self.collection.columns if name not in (*self.keys, *names))]
         source = self.collection.select(*self.keys, *rest)
         order = [(rest.index(name), down, first) for name, down, first in zip(names, downs, firsts, strict=True)]
-        ties = [(place, False, False) for place, name in enumerate(rest) if name not in names]
+        ties = [(position, False, False) for position, name in enumerate(rest) if name not in names]
         types, arguments = arguments_of(source, functions)
         columns = source.columns | {name: type_of(function, types[name]) for name, function in functions.items()}
         by_row = dict(zip(source.rows, arguments, strict=True))
@@ -137,9 +137,9 @@ class NaiveGroups(Generic[C]):
                 require_no_negative("over", key, members)
             copies = [row for row, count in members for _ in range(count)]
             partition = Partition(in_order(copies, [*order, *ties]), order)
-            for place, row in enumerate(partition.rows):
+            for position, row in enumerate(partition.rows):
                 results = [
-                    result_of(function, partition, place, [by_row[*key, *other][name] for other in partition.rows],
+                    result_of(function, partition, position, [by_row[*key, *other][name] for other in partition.rows],
                               columns[name])
                     for name, function in functions.items()
                 ]  # fmt: skip

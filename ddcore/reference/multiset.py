@@ -197,8 +197,8 @@ class Multiset:
     def picker(self, names: Iterable[str]) -> Callable[[Row], Row]:
         """A function from a row to its values in the columns ``names``."""
         order = list(self.columns)
-        places = [order.index(name) for name in names]
-        return lambda row: tuple(row[place] for place in places)
+        positions = [order.index(name) for name in names]
+        return lambda row: tuple(row[position] for position in positions)
 
 
 C = TypeVar("C", bound=Multiset)

@@ -71,15 +71,17 @@ def by_round(collections: Mapping[Any, Rows]) -> Rows:
     axes = [sorted(set(axis)) for axis in zip(*collections, strict=True)]
     at = {rounds: _settled(collections, rounds) for rounds in product(*axes)}
     rows: Rows = Counter()
-    for places in product(*(range(len(axis)) for axis in axes)):
+    for positions in product(*(range(len(axis)) for axis in axes)):
         columns: Row = ()
-        for axis, place in zip(axes, places, strict=True):
-            number = axis[place]  # a tuple if the loop has priorities
+        for axis, position in zip(axes, positions, strict=True):
+            number = axis[position]  # a tuple if the loop has priorities
             columns += (number[1] if number[0] else None, number[2]) if isinstance(number, tuple) else (number,)
         for back in product((0, 1), repeat=len(axes)):  # on each axis: this round, less the one before
-            before = [place - step for place, step in zip(places, back, strict=True)]
+            before = [position - step for position, step in zip(positions, back, strict=True)]
             if min(before, default=0) >= 0:
-                for row, count in at[tuple(axis[place] for axis, place in zip(axes, before, strict=True))].items():
+                for row, count in at[
+                    tuple(axis[position] for axis, position in zip(axes, before, strict=True))
+                ].items():
                     rows[row + columns] += count * (-1) ** sum(back)
     return nonzero(rows.items())
 

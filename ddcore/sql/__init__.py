@@ -42,8 +42,8 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         before = error.object[: error.start].decode(errors="replace")
-        place = f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
-        raise ProgramError(f"{place}: this is no text in UTF-8", "save the file as text in UTF-8") from None
+        where = f"{file.name}:{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+        raise ProgramError(f"{where}: this is no text in UTF-8", "save the file as text in UTF-8") from None
     except OSError as error:
         raise ProgramError(f"{file.name}: cannot be read: {error.strerror}", "make it readable for this user") from None
 

@@ -95,7 +95,7 @@ def _joined(values: Values, node: exp.ArrayToString) -> Value:
 
 
 def _split(values: Values, node: exp.StringToArray) -> Value:
-    text, separator = (values.require(values.of(each), "string") for each in (node.this, node.expression))
+    text, separator = (values.require(values.of(side), "string") for side in (node.this, node.expression))
     if not separator.literal:
         values.source.refuse(node, "string_to_array() with a separator that is no literal of at least one letter")
 
@@ -145,15 +145,15 @@ def element_or_fail(values: Values, node: exp.Bracket) -> Value:
     if isinstance(at.literal, int):
         if at.literal < 0 and not counts_from:
             raise values.source.error(node, f"{shown(node)}: a list has no element {at.literal}", "the first one is 0")
-        place = at.literal - counts_from if at.literal >= 0 else at.literal
-        return Value(some.expr.list.get(place, null_on_oob=safe), element, node)
+        position = at.literal - counts_from if at.literal >= 0 else at.literal
+        return Value(some.expr.list.get(position, null_on_oob=safe), element, node)
 
     def found(some: Value, at: Value) -> pl.Expr:
-        place, length = (_from_one(at.expr) if counts_from else at.expr), some.expr.list.len().cast(pl.Int64)
-        inside = pl.when(at.expr < 0).then(at.expr >= -length).otherwise(place < length)
+        position, length = (_from_one(at.expr) if counts_from else at.expr), some.expr.list.len().cast(pl.Int64)
+        inside = pl.when(at.expr < 0).then(at.expr >= -length).otherwise(position < length)
         inside &= (at.expr != 0) if counts_from else (at.expr >= 0)
         wrong = zeros.failing_where((at.expr == 0) if safe else ~inside, "is the number of no element")
-        return pl.when(wrong == 0).then(some.expr.list.get(place, null_on_oob=True))
+        return pl.when(wrong == 0).then(some.expr.list.get(position, null_on_oob=True))
 
     return Value(shared([some, at], found), element, node)
 

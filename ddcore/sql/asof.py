@@ -78,7 +78,7 @@ def asof_joined(
             compared.append(_comparison(queries, env, condition, kinds))
     if len(compared) != 1:
         _refuse(queries, join)
-    with planning(queries.source.place(compared[0].node)):
+    with planning(queries.source.where(compared[0].node)):
         return _nearest(queries, sides, equal, compared[0], how="left" if join.side == "LEFT" else "inner")
 
 

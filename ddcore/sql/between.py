@@ -112,7 +112,11 @@ class Between:
             exprs, kind = aligned(source, values, shown(found.value))
         except ProgramError:
             return None
-        if kind.is_pooled or any(each != kind for each in each_with_value) or any(each.type is None for each in values):
+        if (
+            kind.is_pooled
+            or any(other != kind for other in each_with_value)
+            or any(other.type is None for other in values)
+        ):
             return None
         rest = iter(exprs[1:])
         lower, upper = (None if end is None else next(rest) for end in ends)

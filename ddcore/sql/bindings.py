@@ -25,36 +25,36 @@ def without_recursion(tokens: list[Token], source: Source) -> list[Token]:
     return [token for number, token in enumerate(tokens) if number not in dropped]
 
 
-def _bindings(tokens: Sequence[Token], place: int, source: Source) -> Iterator[int]:
+def _bindings(tokens: Sequence[Token], position: int, source: Source) -> Iterator[int]:
     """The numbers of the tokens to drop, from the one behind RECURSIVE on."""
     loop = Loop()
-    if is_kind(tokens, place, TokenType.L_PAREN):
-        end = closing(tokens, place)
-        loop = _limit(tokens[place : end + 1], source)
-        yield from range(place, end + 1)
-        place = end + 1
-    while place < len(tokens):
-        name, place = place, place + 1
-        if not is_kind(tokens, place, TokenType.L_PAREN):
+    if is_kind(tokens, position, TokenType.L_PAREN):
+        end = closing(tokens, position)
+        loop = _limit(tokens[position : end + 1], source)
+        yield from range(position, end + 1)
+        position = end + 1
+    while position < len(tokens):
+        name, position = position, position + 1
+        if not is_kind(tokens, position, TokenType.L_PAREN):
             raise source.error_at(
                 tokens[name].start,
                 f"{tokens[name].text} has no columns",
                 "WITH MUTUALLY RECURSIVE name (column type, ...) AS (SELECT ...)",
             )
-        end = closing(tokens, place)
-        columns = list(_columns(tokens, place, end, source))
+        end = closing(tokens, position)
+        columns = list(_columns(tokens, position, end, source))
         names = tuple(tokens[number].text for number, _ in columns)
         types = tuple(source.text[tokens[kind[0]].start : tokens[kind[-1]].end + 1] for _, kind in columns)
         source.declared[tokens[name].start] = Declared(names, types)
         source.loops[tokens[name].start] = loop
         yield from (number for _, kind in columns for number in kind)
-        place = end + 1
-        if not is_kind(tokens, place, TokenType.ALIAS) or not is_kind(tokens, place + 1, TokenType.L_PAREN):
+        position = end + 1
+        if not is_kind(tokens, position, TokenType.ALIAS) or not is_kind(tokens, position + 1, TokenType.L_PAREN):
             return
-        place = closing(tokens, place + 1) + 1
-        if not is_kind(tokens, place, TokenType.COMMA):
+        position = closing(tokens, position + 1) + 1
+        if not is_kind(tokens, position, TokenType.COMMA):
             return
-        place += 1
+        position += 1
 
 
 def _columns(tokens: Sequence[Token], start: int, end: int, source: Source) -> Iterator[tuple[int, range]]:

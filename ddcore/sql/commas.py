@@ -31,18 +31,18 @@ def check_commas(tokens: Sequence[Token], source: Source) -> None:
             continue
         before, behind = word(tokens, number - 1), word(tokens, number + 1)
         if behind == ",":
-            what, place = "two commas in a row", tokens[number + 1]
+            what, bad_token = "two commas in a row", tokens[number + 1]
         elif number + 1 == len(tokens):
-            what, place = "the statement ends with a comma", token
+            what, bad_token = "the statement ends with a comma", token
         elif (behind in _NO_ITEM and tokens[number + 1].token_type != TokenType.VAR) or (
             behind in ("LEFT", "RIGHT") and not is_kind(tokens, number + 2, TokenType.L_PAREN)
         ):
-            what, place = f"a comma before {written(source, tokens[number + 1])}", token
+            what, bad_token = f"a comma before {written(source, tokens[number + 1])}", token
         elif before in _BEFORE_LISTS:
-            what, place = f"a comma behind {written(source, tokens[number - 1])}", token
+            what, bad_token = f"a comma behind {written(source, tokens[number - 1])}", token
         else:
             continue
-        raise source.error_at(place.start, what, "take the comma out, or add what is missing beside it")
+        raise source.error_at(bad_token.start, what, "take the comma out, or add what is missing beside it")
 
 
 def _ends_binding(tokens: Sequence[Token], end: int) -> bool:

@@ -102,11 +102,11 @@ def _in_order(node: exp.First | exp.Last | exp.AnyValue) -> None:
     if any(isinstance(part, exp.IgnoreNulls) for part in around) != is_any:
         return
     inner = around[0] if is_any else node
-    top, place = _outside(node), exp.Literal.number(0)  # from 0, whatever the dialect
+    top, position = _outside(node), exp.Literal.number(0)  # from 0, whatever the dialect
     if isinstance(node, exp.Last):
-        place = exp.Neg(this=exp.Literal.number(2))
+        position = exp.Neg(this=exp.Literal.number(2))
     listed = exp.ArrayAgg(this=node.this, nulls_excluded=is_any)
-    top.replace(exp.Bracket(this=_written(inner, listed), expressions=[place]))
+    top.replace(exp.Bracket(this=_written(inner, listed), expressions=[position]))
 
 
 def _with_nulls(node: exp.ArgMin | exp.ArgMax) -> None:

@@ -97,9 +97,9 @@ def _binned(values: Values, node: exp.DateBin) -> Value:
     return dates.RULES[exp.DateBin](values, node)
 
 
-def _place(values: Values, node: exp.Anonymous) -> Value:
+def _position(values: Values, node: exp.Anonymous) -> Value:
     some, wanted = node.expressions
-    return list_functions.place(values, node, some, wanted, none=None)
+    return list_functions.position(values, node, some, wanted, none=None)
 
 
 def _of_elements(compute: Callable[[pl.Expr], pl.Expr], kind: Type | None = None) -> Rule:
@@ -321,7 +321,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpExtractAll: _every_match,
     exp.UnixToTime: _of_epoch,
     exp.Week: duckdb.RULES[exp.WeekOfYear],
-    exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=None),
+    exp.ArrayPosition: lambda values, node: list_functions.position(
+        values, node, node.this, node.expression, none=None
+    ),
     exp.JSONObject: json_paths.compact_object,
     exp.JSONArray: json_paths.compact_array,
     exp.Overlay: texts.RULES[exp.Overlay],
@@ -377,8 +379,8 @@ NAMED: dict[str, Named] = {
     "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
     "list_cat": (-1, _concatenated),
     "list_reverse": (1, other_name("array_reverse")),
-    "list_position": (2, _place),
-    "list_indexof": (2, _place),
+    "list_position": (2, _position),
+    "list_indexof": (2, _position),
     "list_sum": (1, _sum),
     "list_count": (1, _of_elements(lambda some: some.list.drop_nulls().list.len().cast(pl.Int64), INT)),
     "list_unique": (1, _of_elements(lambda some: some.list.drop_nulls().list.unique().list.len().cast(pl.Int64), INT)),

@@ -30,7 +30,7 @@ def with_elements(
     function = function_of(table)
     assert function is not None
     names = columns_of_function(table)
-    with planning(queries.source.place(table)):
+    with planning(queries.source.where(table)):
         values = Values(queries.source, around.columns, around.types)
         is_list = isinstance(function, exp.Unnest)
         lists, kinds = _unnested(values, function, names) if is_list else _series(values, function)
@@ -61,12 +61,12 @@ def _unnested(values: Values, node: exp.Expr, names: Sequence[str]) -> Lists:
     if len(lists) == 1:
         return lists, kinds
     most = pl.max_horizontal(items.list.len().cast(pl.Int64).fill_null(0) for items in lists)
-    places = pl.int_ranges(pl.lit(0, dtype=pl.Int64), most, dtype=pl.Int64)
+    positions = pl.int_ranges(pl.lit(0, dtype=pl.Int64), most, dtype=pl.Int64)
     nothing = [pl.concat_list(pl.lit(None, dtype=kind.polars)) for kind in kinds]
     filled = [
         pl.when(items.is_not_null()).then(items).otherwise(none) for items, none in zip(lists, nothing, strict=True)
     ]
-    return [items.list.gather(places, null_on_oob=True) for items in filled], kinds
+    return [items.list.gather(positions, null_on_oob=True) for items in filled], kinds
 
 
 def _series(values: Values, node: exp.Expr) -> Lists:

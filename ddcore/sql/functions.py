@@ -68,7 +68,7 @@ def _nulls(*, there: bool) -> Rule:
 
     def rule(values: Values, node: exp.Anonymous) -> Value:
         found = [values.of(expression) for expression in node.expressions]
-        total = sum((each.expr.is_null() != there).cast(INT.polars) for each in found)
+        total = sum((argument.expr.is_null() != there).cast(INT.polars) for argument in found)
         return Value(total, INT, node)  # type: ignore[arg-type]
 
     return rule

@@ -42,8 +42,8 @@ def aggregates_in(query: exp.Expr) -> list[exp.Expr]:
         return node.iter_expressions()
 
     values = [query.args.get(key) for key in ("expressions", "having", "order", "qualify")]
-    nodes = [each for value in values for each in (value if isinstance(value, list) else [value])]
-    found = parts([each for each in nodes if isinstance(each, exp.Expr)], inside)
+    nodes = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    found = parts([item for item in nodes if isinstance(item, exp.Expr)], inside)
     return [node for node in found if is_aggregate(node)]
 
 
@@ -106,7 +106,7 @@ def grouped(
         names.append(name)
         exprs[name] = value.expr
     nodes = aggregates_in(query)
-    with planning(source.place(nodes[0] if nodes else query.args.get("group") or query)):
+    with planning(source.where(nodes[0] if nodes else query.args.get("group") or query)):
         if grouping is not None and not grouping.is_plain:
             rows, result = _sets(queries, relation, env, nodes, exprs, names=names, sets=grouping.sets, values=values)
         else:

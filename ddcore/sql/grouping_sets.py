@@ -83,7 +83,7 @@ class _Reader:
 
     def __post_init__(self) -> None:
         self.keys: list[exp.Expr] = []
-        self._places: dict[tuple[str, str | None], int] = {}
+        self._positions: dict[tuple[str, str | None], int] = {}
 
     def sets(self, node: exp.Expr) -> list[Set]:
         """The sets of one item of GROUP BY."""
@@ -109,10 +109,10 @@ class _Reader:
             self.queries.source.refuse(node, "this kind of GROUP BY", "GROUPING SETS may hold ROLLUP and CUBE")
         key = self._meant(node)
         text = (key.sql(), key.meta.get("key"))  # columns of a star may share their names
-        if text not in self._places:
-            self._places[text] = len(self.keys)
+        if text not in self._positions:
+            self._positions[text] = len(self.keys)
             self.keys.append(key)
-        return (self._places[text],)
+        return (self._positions[text],)
 
     def _meant(self, node: exp.Expr) -> exp.Expr:
         """The column of the SELECT for which a number or an alias stands."""

@@ -45,42 +45,44 @@ def head_of(tokens: Sequence[Token], source: Source) -> Head:
     """
     name_at = _behind_kind(tokens, source)
     tokens = _without_lateness(tokens, name_at, source)
-    place = _behind_name(tokens, name_at, source)
+    position = _behind_name(tokens, name_at, source)
     options = [word(tokens, number) for number in range(name_at)]
     recursive, local = "RECURSIVE" in options, "LOCAL" in options
-    end = _behind_options(tokens, place, source)
-    dropped = {number for number in range(1, name_at) if options[number] in _DROPPED} | {*range(place, end)}
-    place = end
+    end = _behind_options(tokens, position, source)
+    dropped = {number for number in range(1, name_at) if options[number] in _DROPPED} | {*range(position, end)}
+    position = end
     kept = [token for number, token in enumerate(tokens) if number not in dropped]
-    if "TABLE" in options and place >= len(tokens):
+    if "TABLE" in options and position >= len(tokens):
         return Head(kept, None, recursive, local)
     name = written(source, tokens[name_at])
-    if word(tokens, place) != "AS":
-        raise _without_query(tokens, place, name, source, behind_as=False)
-    if word(tokens, place + 1) not in _QUERIES:
-        raise _without_query(tokens, place + 1, name, source, behind_as=True)
-    for number in range(place + 1, len(tokens)):
+    if word(tokens, position) != "AS":
+        raise _without_query(tokens, position, name, source, behind_as=False)
+    if word(tokens, position + 1) not in _QUERIES:
+        raise _without_query(tokens, position + 1, name, source, behind_as=True)
+    for number in range(position + 1, len(tokens)):
         if word(tokens, number) == "CREATE" and word(tokens, number + 1) in (*_OPTIONS, *_KINDS):
             raise source.error_at(
                 tokens[number].start, "a semicolon is missing before this CREATE", "end each statement with ;"
             )
-    number = place + 1 - len(dropped)
+    number = position + 1 - len(dropped)
     return Head(with_select(kept, number), number, recursive, local)
 
 
-def _behind_name(tokens: Sequence[Token], place: int, source: Source) -> int:
+def _behind_name(tokens: Sequence[Token], position: int, source: Source) -> int:
     """The number of the token behind the name and the columns of a view or a table."""
-    if place >= len(tokens) or word(tokens, place) in ("AS", *_QUERIES):
-        raise source.error_at(tokens[place - 1].start, "this view has no name", "write CREATE VIEW name AS SELECT ...")
-    name = written(source, tokens[place])
-    if tokens[place].token_type in (TokenType.STRING, TokenType.NUMBER):
-        raise source.error_at(tokens[place].start, f"{name} is no name of a view", "a name has no single quotes")
-    place += 1
-    while is_kind(tokens, place, TokenType.DOT):
-        place += 2
-    if is_kind(tokens, place, TokenType.L_PAREN) and word(tokens, place + 1) not in _QUERIES:
-        place = closing(tokens, place) + 1
-    return place
+    if position >= len(tokens) or word(tokens, position) in ("AS", *_QUERIES):
+        raise source.error_at(
+            tokens[position - 1].start, "this view has no name", "write CREATE VIEW name AS SELECT ..."
+        )
+    name = written(source, tokens[position])
+    if tokens[position].token_type in (TokenType.STRING, TokenType.NUMBER):
+        raise source.error_at(tokens[position].start, f"{name} is no name of a view", "a name has no single quotes")
+    position += 1
+    while is_kind(tokens, position, TokenType.DOT):
+        position += 2
+    if is_kind(tokens, position, TokenType.L_PAREN) and word(tokens, position + 1) not in _QUERIES:
+        position = closing(tokens, position) + 1
+    return position
 
 
 def _without_lateness(tokens: Sequence[Token], name_at: int, source: Source) -> Sequence[Token]:
@@ -93,30 +95,32 @@ def _without_lateness(tokens: Sequence[Token], name_at: int, source: Source) -> 
     end = closing(tokens, name_at + 1)
     for number in range(name_at + 2, end):
         if word(tokens, number) == "LATENESS" and tokens[number - 1].token_type not in _BEFORE_NAME:
-            behind = next(place for place in range(number, end + 1) if place == end or word(tokens, place) in _BEHIND)
+            behind = next(
+                position for position in range(number, end + 1) if position == end or word(tokens, position) in _BEHIND
+            )
             dropped |= {*range(number, behind)}
             source.note_at(tokens[number].start, "LATENESS is left out: late rows count")
     return [token for number, token in enumerate(tokens) if number not in dropped]
 
 
-def _behind_options(tokens: Sequence[Token], place: int, source: Source) -> int:
+def _behind_options(tokens: Sequence[Token], position: int, source: Source) -> int:
     """The number of the token behind a comment and what says how an engine keeps the rows."""
-    while place + 1 < len(tokens):
-        is_comment = word(tokens, place) == "COMMENT" and is_kind(tokens, place + 1, TokenType.STRING)
-        if is_comment or word(tokens, place) == "USING":
-            place += 2
-        elif word(tokens, place) == "WITH" and is_kind(tokens, place + 1, TokenType.L_PAREN):
-            end = closing(tokens, place + 1) + 1
-            if any(token.text == "emit_final" for token in tokens[place:end]):
+    while position + 1 < len(tokens):
+        is_comment = word(tokens, position) == "COMMENT" and is_kind(tokens, position + 1, TokenType.STRING)
+        if is_comment or word(tokens, position) == "USING":
+            position += 2
+        elif word(tokens, position) == "WITH" and is_kind(tokens, position + 1, TokenType.L_PAREN):
+            end = closing(tokens, position + 1) + 1
+            if any(token.text == "emit_final" for token in tokens[position:end]):
                 hint = "leave it out: each version has the rows that are right for it"
-                raise source.error_at(tokens[place].start, "emit_final is not supported", hint)
-            source.note_at(tokens[place].start, "WITH (...) is left out: sources and targets are in dd.toml")
-            place = end
-        elif word(tokens, place) in _STORED and is_kind(tokens, place + 1, TokenType.L_PAREN):
-            place = closing(tokens, place + 1) + 1
+                raise source.error_at(tokens[position].start, "emit_final is not supported", hint)
+            source.note_at(tokens[position].start, "WITH (...) is left out: sources and targets are in dd.toml")
+            position = end
+        elif word(tokens, position) in _STORED and is_kind(tokens, position + 1, TokenType.L_PAREN):
+            position = closing(tokens, position + 1) + 1
         else:
             break
-    return place
+    return position
 
 
 def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
@@ -132,32 +136,34 @@ def _behind_kind(tokens: Sequence[Token], source: Source) -> int:
             hint = "is the semicolon before it one too many?"
         text = written(source, tokens[0])
         raise source.error_at(tokens[0].start, f"a statement begins with CREATE VIEW, not with {text}", hint)
-    place = 1
-    while word(tokens, place) in _OPTIONS:
-        place += 1
-    if word(tokens, place) not in _KINDS:
-        raise _no_view(tokens, place, source)
-    place += 1
-    if [word(tokens, place + number) for number in range(3)] == ["IF", "NOT", "EXISTS"]:
-        place += 3
-    return place
+    position = 1
+    while word(tokens, position) in _OPTIONS:
+        position += 1
+    if word(tokens, position) not in _KINDS:
+        raise _no_view(tokens, position, source)
+    position += 1
+    if [word(tokens, position + number) for number in range(3)] == ["IF", "NOT", "EXISTS"]:
+        position += 3
+    return position
 
 
-def _no_view(tokens: Sequence[Token], place: int, source: Source) -> ProgramError:
-    if place >= len(tokens):
+def _no_view(tokens: Sequence[Token], position: int, source: Source) -> ProgramError:
+    if position >= len(tokens):
         return source.error_at(tokens[-1].start, "the statement ends before VIEW", "write CREATE VIEW name AS ...")
-    text = written(source, tokens[place])
-    hint = nearly(word(tokens, place), ["VIEW", "TABLE", "TEMPORARY", "MATERIALIZED"]) or _FORM
-    return source.error_at(tokens[place].start, f"CREATE makes views and declares tables, not {text}", hint)
+    text = written(source, tokens[position])
+    hint = nearly(word(tokens, position), ["VIEW", "TABLE", "TEMPORARY", "MATERIALIZED"]) or _FORM
+    return source.error_at(tokens[position].start, f"CREATE makes views and declares tables, not {text}", hint)
 
 
-def _without_query(tokens: Sequence[Token], place: int, name: str, source: Source, *, behind_as: bool) -> ProgramError:
-    if place >= len(tokens):
+def _without_query(
+    tokens: Sequence[Token], position: int, name: str, source: Source, *, behind_as: bool
+) -> ProgramError:
+    if position >= len(tokens):
         return source.error_at(tokens[-1].start, f"the view {name} has no query", f"write CREATE VIEW {name} AS ...")
-    text, hint = written(source, tokens[place]), f"write CREATE VIEW {name} AS SELECT ..."
+    text, hint = written(source, tokens[position]), f"write CREATE VIEW {name} AS SELECT ..."
     if behind_as:
-        hint = nearly(word(tokens, place), [start for start in _QUERIES if start != "("]) or hint
+        hint = nearly(word(tokens, position), [start for start in _QUERIES if start != "("]) or hint
         what = f"a query begins with SELECT, WITH or VALUES, not with {text}"
     else:
-        what = f"AS is missing before {text}" if word(tokens, place) in _QUERIES else f"{text} is not AS"
-    return source.error_at(tokens[place].start, what, hint)
+        what = f"AS is missing before {text}" if word(tokens, position) in _QUERIES else f"{text} is not AS"
+    return source.error_at(tokens[position].start, what, hint)

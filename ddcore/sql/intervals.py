@@ -175,8 +175,8 @@ def _rest(number: pl.Expr, by: int) -> pl.Expr:
 
 def _age(values: Values, node: exp.Anonymous) -> Value:
     """Years, months, days and the rest from one time to another, as calendars count."""
-    sides = [values.require(values.of(each), "timestamp", "date") for each in node.expressions]
-    sides = [Value(as_type(values.source, each, TIMESTAMP), TIMESTAMP, each.node) for each in sides]
+    sides = [values.require(values.of(side), "timestamp", "date") for side in node.expressions]
+    sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
 
     def age(one: Value, other: Value) -> pl.Expr:
         is_early = one.expr < other.expr
@@ -285,8 +285,8 @@ def field(values: Values, node: exp.Extract, value: Value) -> Value:
     number = _FIELDS[unit](*_parts(settled(value).expr))
     if unit not in ("SECOND", "EPOCH", *_MILLISECONDS):
         return Value(number, INT, node)
-    places = 3 if unit in _MILLISECONDS else 6
-    return Value(dates.in_places(number, places), Type("decimal", 18, places), node)
+    positions = 3 if unit in _MILLISECONDS else 6
+    return Value(dates.in_places(number, positions), Type("decimal", 18, positions), node)
 
 
 def _extract(values: Values, node: exp.Extract) -> Value:

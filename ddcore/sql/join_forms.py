@@ -63,7 +63,7 @@ def with_elements_joined(source: Source, select: exp.Select) -> None:
     has_numbers = isinstance(node, exp.Posexplode | exp.PosexplodeOuter)
     is_whole = (column.this if isinstance(column, exp.Alias | exp.Aliases) else column) is node
     apart = not any(select.args.get(key) for key in ("group", "having", "qualify"))
-    apart = apart and not any(each.find(exp.AggFunc, exp.Window) for each in select.expressions)
+    apart = apart and not any(part.find(exp.AggFunc, exp.Window) for part in select.expressions)
     if more or not apart or node.expressions or (has_numbers and not is_whole):
         hint = "write it in FROM of a subquery: SELECT e FROM t CROSS JOIN unnest(list) AS u(e)"
         source.refuse(node, f"{called(node)}() beside another, groups or windows", hint)
@@ -72,11 +72,11 @@ def with_elements_joined(source: Source, select: exp.Select) -> None:
     alias = exp.TableAlias(this=exp.to_identifier("unnested"), columns=[exp.to_identifier(name) for name in hidden])
     if is_whole:
         columns = [
-            exp.alias_(each, name)
-            for each, name in zip(columns, _names(source, column, node, len(hidden)), strict=True)
+            exp.alias_(part, name)
+            for part, name in zip(columns, _names(source, column, node, len(hidden)), strict=True)
         ]
-        place = next(number for number, each in enumerate(select.expressions) if each is column)
-        select.set("expressions", [*select.expressions[:place], *columns, *select.expressions[place + 1 :]])
+        position = next(number for number, part in enumerate(select.expressions) if part is column)
+        select.set("expressions", [*select.expressions[:position], *columns, *select.expressions[position + 1 :]])
     else:
         node.replace(columns[0])
     join = _unnested(source, exp.Lateral(this=node, alias=alias))

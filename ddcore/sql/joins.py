@@ -106,8 +106,8 @@ class _From(Pool):
         taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
         inner = _From(self.queries, self.env.alone, self.select, self.later, taken=taken)
         inner.merged, inner.natural = self.merged, self.natural or bool(table.alias)
-        for each, join in tables_in(table):
-            inner.add(each, join)
+        for inner_table, join in tables_in(table):
+            inner.add(inner_table, join)
         keys = {column.key for column in inner.columns if not column.absent} if table.alias else ()
         joined = inner.joined(final=False, keys=keys)
         assert not inner.conditions, "a condition was not met"
@@ -150,8 +150,8 @@ class _From(Pool):
         kept = [column for column in columns if column.key in wanted or self.natural]
         taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
         placed = []
-        for each in kept:
-            placed.append(replace(each, key=_unused(each.name or each.key, name, taken)))
+        for kept_column in kept:
+            placed.append(replace(kept_column, key=_unused(kept_column.name or kept_column.key, name, taken)))
             taken.add(placed[-1].key)
         exprs = {new.key: pl.col(old.key) for old, new in zip(kept, placed, strict=True)}
         exprs |= {key: pl.col(key) for key in relation.carried}
@@ -258,8 +258,8 @@ class _From(Pool):
         (one, other), _ = aligned(self.queries.source, values, f"USING ({left.name})")
         key = _unused(f"using {left.name}", "", {*kinds, *self.taken})
         expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
-        place = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
-        self.pool[place] = self.pool[place].with_columns(**{key: expr})
+        position = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
+        self.pool[position] = self.pool[position].with_columns(**{key: expr})
         return key
 
     def is_correlated(self, table: exp.Expr) -> bool:
@@ -270,10 +270,10 @@ class _From(Pool):
 
     def names_around(self, tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> bool:
         """Whether a table or an ON of FROM names columns of the query around."""
-        names = {id(each) for each in free(self.select, self.queries.known(self.env))}
+        names = {id(column) for column in free(self.select, self.queries.known(self.env))}
         inside = [table for table, _ in tables if isinstance(table, exp.Lateral) or function_of(table) is not None]
         inside += [join.args["on"] for _, join in tables if join is not None and join.args.get("on") is not None]
-        named = any(id(each) in names for part in inside for each in part.find_all(exp.Column))
+        named = any(id(column) in names for part in inside for column in part.find_all(exp.Column))
         return named or any(self.is_correlated(table) for table, _ in tables)
 
     def _lateral(self, table: exp.Expr, join: exp.Join | None) -> None:
@@ -371,7 +371,9 @@ class _From(Pool):
         for node in self.where:
             names = subqueries.names_in(node, self.queries.known(self.env))
             tables = [name.args.get("table") for name in names]
-            if names and all(each is not None and any(is_named(each, name) for name in own) for each in tables):
+            if names and all(
+                inner_table is not None and any(is_named(inner_table, name) for name in own) for inner_table in tables
+            ):
                 found.append(node)
         self.where = [node for node in self.where if not any(node is one for one in found)]
         return [self._condition(node) for node in found]
@@ -393,9 +395,9 @@ class _From(Pool):
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:
         """The parts of the SELECT that may name columns, without the ON of a join."""
-        where, others = self.select.args.get("where"), [each for each in tables_of(self.select) if each[1] is not join]
-        parts = [part for table, each in others for part in (table, each.args.get("on") if each is not None else None)]
-        return [each for each in (*self.later, where, join.this, *parts) if each is not None]
+        where, others = self.select.args.get("where"), [item for item in tables_of(self.select) if item[1] is not join]
+        parts = [part for table, item in others for part in (table, item.args.get("on") if item is not None else None)]
+        return [item for item in (*self.later, where, join.this, *parts) if item is not None]
 
 
 def _unused(name: str, table: str, taken: Container[str]) -> str:
@@ -417,15 +419,15 @@ def _every(tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> Iterator[tuple
 
 def from_where(queries: Queries, select: exp.Select, env: Env, skip: Sequence[exp.Expr] = ()) -> Relation:
     """The rows of FROM that meet WHERE, without the conditions in ``skip``."""
-    skipped = {id(each) for each in skip}
+    skipped = {id(item) for item in skip}
     tables = tables_of(select)
     joins = [join for _, join in _every(tables) if join is not None]
     later = [
-        each
+        item
         for key, value in select.args.items()
         if key not in ("from_", "joins", "where", "with_")
-        for each in (value if isinstance(value, list) else [value])
-        if isinstance(each, exp.Expr)
+        for item in (value if isinstance(value, list) else [value])
+        if isinstance(item, exp.Expr)
     ]
     start = _From(queries, env, select, [*later, *skip])
     start.merged = {name.name for join in joins for name in join.args.get("using") or []}

@@ -48,7 +48,7 @@ def _of_element(
         return some.expr, result, own
     own = pl.element().struct.field("key")
     names = {key: f"c{number}" for number, key in enumerate(columns)}
-    beside |= {key: pl.element().struct.field("value").struct.field(each) for key, each in names.items()}
+    beside |= {key: pl.element().struct.field("value").struct.field(field) for key, field in names.items()}
     kind = Type("struct", fields=tuple((names[key], column.type) for key, column in columns.items() if column.type))
     outer = pl.struct([column.expr.alias(names[key]) for key, column in columns.items()])
     whole = shared([some], lambda some: side_by_side(some.expr, outer.repeat_by(some.expr.list.len()), (element, kind)))

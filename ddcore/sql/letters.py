@@ -53,8 +53,8 @@ def letter(number: pl.Expr) -> pl.Expr:
 def _digits(number: pl.Expr, base: int, count: int) -> pl.Expr:
     """The last digits of a whole number to a base, with zeros before them; those of two's complement below 0."""
     names = pl.lit("0123456789ABCDEF")
-    places = [number // base**place % base for place in range(count - 1, -1, -1)]
-    return pl.concat_str([names.str.slice(place, 1) for place in places])
+    positions = [number // base**position % base for position in range(count - 1, -1, -1)]
+    return pl.concat_str([names.str.slice(position, 1) for position in positions])
 
 
 def _without_zeros(digits: pl.Expr) -> pl.Expr:

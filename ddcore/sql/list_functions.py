@@ -56,7 +56,7 @@ def concatenated(values: Values, node: exp.Expr, parts: list[exp.Expr], *, skips
     """Lists, one behind the other. ``skips_nulls``: those that are null are left out; else the result is null."""
     found, kind = _of_one_type(values, node, parts)
     if not skips_nulls:
-        return Value(pl.concat_list([each.expr for each in found]), kind, node)
+        return Value(pl.concat_list([value.expr for value in found]), kind, node)
 
     def together(*parts: Value) -> pl.Expr:
         inner = kind.polars
@@ -77,19 +77,19 @@ def sliced(
         values.source.refuse(node, "a slice of a list with a step", "list[2:3]")
     value, _ = list_and_element(values, some)
     ends = (constant(1, node) if begin is None else values.of(begin), values.of(end) if end is not None else None)
-    numbers = [values.require(each, "int64") for each in ends if each is not None]
+    numbers = [values.require(bound, "int64") for bound in ends if bound is not None]
     from_end = values.source.dialect == "duckdb"
 
     def part(value: Value, begin: Value, end: Value | None = None) -> pl.Expr:
         size = value.expr.list.len().cast(pl.Int64)
 
-        def place(number: pl.Expr) -> pl.Expr:
+        def from_begin(number: pl.Expr) -> pl.Expr:
             return pl.when(number < 0).then(size + number + 1).otherwise(number) if from_end else number
 
-        start = place(begin.expr).clip(lower_bound=1) - 1
-        stop = size if end is None else place(end.expr)
+        start = from_begin(begin.expr).clip(lower_bound=1) - 1
+        stop = size if end is None else from_begin(end.expr)
         found = value.expr.list.slice(start, (pl.min_horizontal(stop, size) - start).clip(lower_bound=0))
-        known = [each.expr.is_not_null() for each in (begin, end) if each is not None and each.literal is None]
+        known = [bound.expr.is_not_null() for bound in (begin, end) if bound is not None and bound.literal is None]
         return pl.when(pl.all_horizontal(known)).then(found) if known else found
 
     return Value(shared([value, *numbers], part), value.type, node)
@@ -130,8 +130,8 @@ def extreme(*, greatest: bool) -> Rule:
 
 def _beside(values: Values, some: Value, others: list[Value], element: Type) -> tuple[pl.Expr, pl.Expr, list[pl.Expr]]:
     """A list, its element, and values for each element: literals as they are, others stand beside each element."""
-    exprs = [as_type(values.source, each, element) for each in others]
-    if all(each.literal is not None for each in others):
+    exprs = [as_type(values.source, value, element) for value in others]
+    if all(value.literal is not None for value in others):
         return some.expr, pl.element(), exprs
     names = [f"c{number}" for number in range(len(exprs))]
     kinds = element, Type("struct", fields=tuple((name, element) for name in names))
@@ -143,7 +143,7 @@ def _beside(values: Values, some: Value, others: list[Value], element: Type) -> 
     return whole, pl.element().struct.field("key"), [beside.field(name) for name in names]
 
 
-def place(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr, *, none: int | None) -> Value:
+def position(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr, *, none: int | None) -> Value:
     """The number of the first element that is equal to a value, counted from 1. ``none``: where there is none."""
     value, element = list_and_element(values, some)
     wanted = values.of(part)
@@ -312,7 +312,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayAppend: added(first=False, null_is_empty=True),
     exp.ArrayPrepend: added(first=True, null_is_empty=True),
     exp.ArrayConcat: lambda values, node: concatenated(values, node, [node.this, *node.expressions], skips_nulls=True),
-    exp.ArrayPosition: lambda values, node: place(values, node, node.this, node.expression, none=None),
+    exp.ArrayPosition: lambda values, node: position(values, node, node.this, node.expression, none=None),
     exp.ArrayRemove: lambda values, node: without(values, node, node.this, node.expression),
     exp.ArrayContainsAll: of_sets(contains_all),
     exp.ArrayContainedBy: of_sets(lambda one, other: contains_all(other, one)),

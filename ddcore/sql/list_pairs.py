@@ -152,9 +152,9 @@ def resized(values: Values, node: exp.Anonymous) -> Value:
 def selected(values: Values, node: exp.Anonymous) -> Value:
     """``list_select(list, numbers)``: null for a number of no element."""
     (some, element), (numbers, _) = (list_and_element(values, side) for side in node.expressions)
-    places = numbers.expr.list.eval(pl.when(pl.element() >= 0).then(pl.element()))
+    indexes = numbers.expr.list.eval(pl.when(pl.element() >= 0).then(pl.element()))
     whole = pl.concat_list([pl.lit(None, dtype=element.polars), some.expr])  # so that the first one has number 1
-    return Value(whole.list.gather(places, null_on_oob=True), list_of(element), node)
+    return Value(whole.list.gather(indexes, null_on_oob=True), list_of(element), node)
 
 
 def _of_entries(change: str) -> Rule:

@@ -86,7 +86,7 @@ def masked(values: Values, node: exp.Anonymous) -> Value:
     usual = [exp.Literal.string(letter) for letter in "Xxn"]
     parts = [*node.expressions, *usual[len(node.expressions) - 1 :]]
     letters = [values.of(part).literal for part in parts[1:]]
-    if len(parts) != 4 or not all(isinstance(each, str) and len(each) == 1 for each in letters):
+    if len(parts) != 4 or not all(isinstance(char, str) and len(char) == 1 for char in letters):
         values.source.refuse(node, f"mask() by what is no literal letter: {shown(node)}", "mask(x, 'X', 'x', 'n')")
     text, (upper, lower, digit) = values.require(values.of(parts[0]), "string").expr, letters
     one = pl.element()

@@ -79,19 +79,19 @@ def of_entries(entries: pl.Expr, key: Type, inner: Type, node: exp.Expr) -> Valu
 
 def _concatenated(values: Values, node: exp.Anonymous) -> Value:
     """``map_concat``: null where a map is."""
-    found = [parts(values, each)[0] for each in node.expressions]
+    found = [parts(values, part)[0] for part in node.expressions]
     kind = found[0].type if found else None
-    if kind is None or any(each.type != kind for each in found):
+    if kind is None or any(part.type != kind for part in found):
         values.source.refuse(node, "map_concat() of maps of different types", "cast their values")
-    entries = Value(pl.concat_list([each.expr.map.entries() for each in found]), None, node)
+    entries = Value(pl.concat_list([part.expr.map.entries() for part in found]), None, node)
     return Value(shared([entries], lambda all: _checked(all.expr, kind)), kind, node)
 
 
 def _from_entries(values: Values, node: exp.MapFromEntries) -> Value:
     """A map of a list of structs with two fields, or of structs that are written out."""
     inner = node.this.unnest()
-    if isinstance(inner, exp.Array) and inner.expressions and all(_pair(each) for each in inner.expressions):
-        pairs = [_pair(each) for each in inner.expressions]
+    if isinstance(inner, exp.Array) and inner.expressions and all(_pair(part) for part in inner.expressions):
+        pairs = [_pair(part) for part in inner.expressions]
         return of_parts(values, node, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
     some = values.of(node.this)
     element = some.type.element if some.type is not None else None
@@ -105,7 +105,7 @@ def _from_entries(values: Values, node: exp.MapFromEntries) -> Value:
 def _pair(node: exp.Expr) -> list[exp.Expr]:
     """The two values of a struct or a row that is written out."""
     parts = node.expressions if isinstance(node, exp.Struct | exp.Tuple) else []
-    values = [each.expression if isinstance(each, exp.PropertyEQ) else each for each in parts]
+    values = [part.expression if isinstance(part, exp.PropertyEQ) else part for part in parts]
     return values if len(values) == 2 else []
 
 
@@ -132,7 +132,7 @@ def of_parts(values: Values, node: exp.Expr, keys: list[exp.Expr], inside: list[
 
 
 def _typed(values: Values, array: exp.VarMap, node: exp.Expr) -> tuple[pl.Expr, Type]:
-    keys, inside = ([values.of(each) for each in array.args[name].expressions] for name in ("keys", "values"))
+    keys, inside = ([values.of(part) for part in array.args[name].expressions] for name in ("keys", "values"))
     if not keys:
         values.source.refuse(node, "a map without entries")
     (key_exprs, kind), (exprs, inner) = aligned(values.source, keys, node), aligned(values.source, inside, node)
@@ -150,7 +150,7 @@ def _split(values: Values, node: exp.StrToMap) -> Value:
     text = values.require(values.of(node.this), "string").expr
     given = [values.of(node.args[key]).literal if node.args.get(key) else usual
              for key, usual in (("pair_delim", ","), ("key_value_delim", ":"))]  # fmt: skip
-    if not all(isinstance(each, str) and re.fullmatch(r"[^\\.^$|?*+()\[\]{}]+", each) for each in given):
+    if not all(isinstance(separator, str) and re.fullmatch(r"[^\\.^$|?*+()\[\]{}]+", separator) for separator in given):
         values.source.refuse(node, "str_to_map() at what is no plain literal text", "such as ',' and ':'")
     pair = pl.element().str.splitn(str(given[1]), 2).struct.rename_fields(["key", "value"])
     return of_entries(text.str.split(str(given[0])).list.eval(pair), TEXT, TEXT, node)

@@ -94,14 +94,17 @@ def _split_rows(
     def copies(side: Any, values: Sequence[pl.Expr], others: Sequence[pl.Expr], names: tuple[str, str]) -> Any:
         base = side.select(**dict(zip(keys, values, strict=True)), **dict(zip(around, others, strict=True))).distinct()
         own = sum(
-            (pl.when(pl.col(key).is_null()).then(1 << place).otherwise(0) for place, key in enumerate(keys)),
+            (pl.when(pl.col(key).is_null()).then(1 << position).otherwise(0) for position, key in enumerate(keys)),
             start=pl.lit(0, dtype=pl.Int64),
         )
         first, *more = [
             base.select(
                 *around,
                 **{f"{key} itself": pl.col(key) for key in keys},
-                **{key: pl.when(pl.lit(not pattern >> place & 1)).then(pl.col(key)) for place, key in enumerate(keys)},
+                **{
+                    key: pl.when(pl.lit(not pattern >> position & 1)).then(pl.col(key))
+                    for position, key in enumerate(keys)
+                },
                 **{names[0]: own, names[1]: pl.lit(pattern, dtype=pl.Int64)},
             )
             for pattern in range(1 << len(keys))

@@ -101,12 +101,14 @@ def mistake(query: Sequence[Token], source: Source) -> ProgramError:
             return source.error_at(token.start, f"{written(source, token)} means nothing here", "take it out")
     misspelt = _misspelt(query, number)
     if misspelt is not None:
-        place, hint = misspelt
-        return source.error_at(query[place].start, f"{written(source, query[place])} is no word of SQL here", hint)
-    for place in range(max(number - 1, 0), min(number + 1, len(query))):
-        if word(query, place) in ("GROUP", "ORDER", "PARTITION"):
-            text = written(source, query[place])
-            return source.error_at(query[place].start, f"BY is missing behind {text}", _COMPLETE)
+        position, hint = misspelt
+        return source.error_at(
+            query[position].start, f"{written(source, query[position])} is no word of SQL here", hint
+        )
+    for position in range(max(number - 1, 0), min(number + 1, len(query))):
+        if word(query, position) in ("GROUP", "ORDER", "PARTITION"):
+            text = written(source, query[position])
+            return source.error_at(query[position].start, f"BY is missing behind {text}", _COMPLETE)
     last = query[number - 1]
     before = word(query, number - 1)
     text = written(source, last)
@@ -133,8 +135,8 @@ def _stop(query: Sequence[Token], source: Source) -> int:
         Dialect.get_or_raise(source.dialect).parser(error_level=ErrorLevel.IMMEDIATE).parse([*query, end], source.text)
     except ParseError as error:
         found = (error.errors or [{}])[0]
-        place = (found.get("line"), found.get("col"))
-        numbers = [number for number, token in enumerate([*query, end]) if (token.line, token.col) == place]
+        where = (found.get("line"), found.get("col"))
+        numbers = [number for number, token in enumerate([*query, end]) if (token.line, token.col) == where]
         return max(numbers[0], 1) if numbers else 1
     return len(query)
 

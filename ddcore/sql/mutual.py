@@ -69,7 +69,7 @@ def fixed_points(
 
     body.__name__ = "_".join(binding.name for binding in bindings)
     limits: dict[str, Any] = {"max_rounds": loop.rounds} if loop.rounds else {}
-    with planning(queries.source.place(bindings[0].node)):
+    with planning(queries.source.where(bindings[0].node)):
         empty = {binding.name: binding.empty for binding in bindings}
         results = iterate(empty, body, at_limit="return" if loop.returns else "fail", **limits)
     return {binding.name: binding.relation(results[binding.name]) for binding in bindings}
@@ -185,7 +185,10 @@ def _known(env: Env, columns: Mapping[str, Columns]) -> Env:
     """With no rows under each name whose columns are known."""
     for name, own in columns.items():
         rows = _no_rows({column: kind or TEXT for column, kind in own})
-        env = env.binding(name, Relation(rows, tuple(Column("", each, each, untyped=not kind) for each, kind in own)))
+        env = env.binding(
+            name,
+            Relation(rows, tuple(Column("", column_name, column_name, untyped=not kind) for column_name, kind in own)),
+        )
     return env
 
 
@@ -224,7 +227,7 @@ def _depends(part: exp.Expr, names: Sequence[str], around: tuple[exp.Expr, ...] 
         return True
     bindings = [binding for table in part.find_all(exp.Table) if (binding := _binding(table)) is not None]
     return any(
-        _depends(each.this, names, (*around, each)) for each in bindings if all(each is not one for one in around)
+        _depends(inner.this, names, (*around, inner)) for inner in bindings if all(inner is not one for one in around)
     )
 
 
@@ -254,7 +257,9 @@ def _alone(node: exp.SetOperation, side: exp.Expr) -> exp.Expr:
         names = [result_name(column) for column in first.expressions]
         if len(names) == len(second.expressions) and not any(column.is_star for column in first.expressions):
             columns = [column.this if isinstance(column, exp.Alias) else column for column in second.expressions]
-            second.set("expressions", [exp.alias_(each, name) for each, name in zip(columns, names, strict=True)])
+            second.set(
+                "expressions", [exp.alias_(column_name, name) for column_name, name in zip(columns, names, strict=True)]
+            )
     return side
 
 

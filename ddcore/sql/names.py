@@ -252,12 +252,12 @@ class Mentions:
         if id(node) not in self._known:
             names: dict[str, set[str | None]] = {}
             stars: set[str | None] = set()
-            for each in node.find_all(exp.Column, exp.Star):
-                if isinstance(each, exp.Star):
-                    if not isinstance(each.parent, exp.Count):
-                        stars.add(_table_of(each.parent) if isinstance(each.parent, exp.Column) else None)
-                elif isinstance(each, exp.Column) and not isinstance(each.this, exp.Star):
-                    names.setdefault(each.name.casefold(), set()).add(_table_of(each))
+            for column in node.find_all(exp.Column, exp.Star):
+                if isinstance(column, exp.Star):
+                    if not isinstance(column.parent, exp.Count):
+                        stars.add(_table_of(column.parent) if isinstance(column.parent, exp.Column) else None)
+                elif isinstance(column, exp.Column) and not isinstance(column.this, exp.Star):
+                    names.setdefault(column.name.casefold(), set()).add(_table_of(column))
             self._known[id(node)] = names, stars
         return self._known[id(node)]
 
@@ -321,7 +321,7 @@ def excepted(star: exp.Expr) -> list[exp.Identifier]:
 
 def _without(star: exp.Expr, names: Iterable[str]) -> list[str]:
     gone = excepted(star)
-    return [name for name in names if not any(is_named(each, name) for each in gone)]
+    return [name for name in names if not any(is_named(name_gone, name) for name_gone in gone)]
 
 
 def _starred(query: exp.Expr, known: Known) -> list[str]:
@@ -412,8 +412,8 @@ def _named(table: exp.Expr, known: Known) -> Iterator[tuple[str, Sequence[str]]]
     if is_bracket(table):
         inside = tables_in(table)
         if not table.alias:
-            for each, _ in inside:
-                yield from _named(each, known)
+            for part, _ in inside:
+                yield from _named(part, known)
             return
         columns = _joined_names(inside, known)
     elif function_of(table) is not None:

@@ -43,11 +43,11 @@ def _arithmetic(name: str, combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Ru
         for special in (intervals.on_clock, _of_intervals):
             if (result := special(values, node, left, right, name)) is not None:
                 return result
-        if any(isinstance(each.literal, Interval) or dates.is_day(each) for each in (left, right)):
+        if any(isinstance(side.literal, Interval) or dates.is_day(side) for side in (left, right)):
             return dates.on_days(values, node, left, right, name)
         left, right = values.number(left), values.number(right)
         if FLOAT in (left.type, right.type):
-            return Value(combine(*(as_type(values.source, each, FLOAT) for each in (left, right))), FLOAT, node)
+            return Value(combine(*(as_type(values.source, side, FLOAT) for side in (left, right))), FLOAT, node)
         return values.typed(combine, [left, right], node)
 
     return rule
@@ -78,7 +78,7 @@ def _divided(values: Values, node: exp.Div) -> Value:
     left, right = values.arguments(node, "number", "number")
     if left.type == INT and right.type == INT:
         return Value(left.expr.truncdiv(right.expr), INT, node)
-    dividend, divided_by = (as_type(values.source, each, FLOAT) for each in (left, right))
+    dividend, divided_by = (as_type(values.source, side, FLOAT) for side in (left, right))
     divisor = replace(right, expr=divided_by, type=FLOAT)
     return Value(dividend / shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr)), FLOAT, node)
 
@@ -303,9 +303,9 @@ def log(base: pl.Expr, number: pl.Expr) -> pl.Expr:
 
 def _logarithm(values: Values, node: exp.Log) -> Value:
     """To a base, which is 10 where there is none."""
-    parts = [values.of(each) for each in (node.this, node.expression) if each is not None]
+    parts = [values.of(side) for side in (node.this, node.expression) if side is not None]
     parts = [
-        Value(as_type(values.source, values.number(each), FLOAT), FLOAT, each.node, each.literal) for each in parts
+        Value(as_type(values.source, values.number(side), FLOAT), FLOAT, side.node, side.literal) for side in parts
     ]
     base = parts[0].expr if parts[1:] else pl.lit(10.0)
     return Value(log(base, parts[-1].expr), FLOAT, node)

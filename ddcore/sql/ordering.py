@@ -30,16 +30,16 @@ def projected(
     values = Values(queries.source, relation.columns, relation.types, replace)
     exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in relation.carried}
     results: list[Column] = []
-    for number, (each, text) in enumerate(zip(columns, named(columns), strict=True), 1):
-        with planning(queries.source.place(each)):
-            value = column_value(values, each)
+    for number, (output, text) in enumerate(zip(columns, named(columns), strict=True), 1):
+        with planning(queries.source.where(output)):
+            value = column_value(values, output)
         # A column is called as its table spells it.
-        name = resolve(queries.source, relation.columns, each).name if isinstance(each, exp.Column) else text
+        name = resolve(queries.source, relation.columns, output).name if isinstance(output, exp.Column) else text
         key = name or f"column {number}"
         while key in exprs:
             key += "+"
         exprs[key] = value.expr
-        inner = each.this if isinstance(each, exp.Alias) else each
+        inner = output.this if isinstance(output, exp.Alias) else output
         results.append(Column("", name, key, untyped=isinstance(inner, exp.Null)))
     distinct = node.args.get("distinct")
     firsts = distinct.args.get("on") if distinct is not None else None
@@ -72,7 +72,7 @@ def projected(
     sorts = []
     if order is not None:
         counts = firsts is not None or _counts(queries, node)
-        sorts = [(key_of(part), each) for each in order.expressions for part in _sorted_by(each, whole=counts)]
+        sorts = [(key_of(part), output) for output in order.expressions for part in _sorted_by(output, whole=counts)]
         if not counts:
             sorts, hidden = [], {}
     groups = [key_of(part) for part in firsts.expressions] if firsts is not None else []
@@ -128,9 +128,9 @@ def limited(queries: Queries, node: exp.Expr, relation: Relation) -> Relation:
     return _first(queries, node, relation, sorts, [])
 
 
-def _sorted_by(each: exp.Ordered, *, whole: bool) -> list[exp.Expr]:
+def _sorted_by(ordered: exp.Ordered, *, whole: bool) -> list[exp.Expr]:
     """What an order names; of a row, its parts, unless the ``whole`` is meant."""
-    return list(each.this.expressions) if isinstance(each.this, exp.Tuple) and not whole else [each.this]
+    return list(ordered.this.expressions) if isinstance(ordered.this, exp.Tuple) and not whole else [ordered.this]
 
 
 def _counts(queries: Queries, node: exp.Expr) -> bool:
@@ -181,7 +181,7 @@ def _first(
     count = None
     if limit is not None:
         count = _number(queries, limit.args.get("count") if is_fetch else limit.expression, limit)
-    with planning(source.place(node.args.get("order") or node)):
+    with planning(source.where(node.args.get("order") or node)):
         rows, by, downs = sortable(relation.rows, sorts)
         if not by:
             by, downs = [column.key for column in relation.own][:1], [False]

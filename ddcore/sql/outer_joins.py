@@ -35,7 +35,7 @@ class OuterJoin:
 
     def result(self, side: str, after: Sequence[str]) -> Any:
         """Pairs, and the rows without a partner, with nulls for the other side, of which the columns ``after`` stay."""
-        with planning(self.queries.source.place(self.join)):
+        with planning(self.queries.source.where(self.join)):
             kinds = types(self.left), types(self.right)
             equal = [(condition, sides_of(self.queries, self.env, condition, *kinds)) for condition in self.conditions]
             pairs = [pair for _, pair in equal if pair is not None]

@@ -198,7 +198,7 @@ def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
     temporary = head.local or bool(properties and properties.find(exp.TemporaryProperty))
     target = tree.this
     columns = tuple(
-        _view_column(source, each) for each in (target.expressions if isinstance(target, exp.Schema) else ())
+        _view_column(source, column) for column in (target.expressions if isinstance(target, exp.Schema) else ())
     )
     table, query = _named(source, target), tree.expression
     if head.recursive and not columns:
@@ -211,11 +211,11 @@ def _view(source: Source, tree: exp.Create, first: Token, head: Head) -> View:
 def _view_column(source: Source, node: exp.Expr) -> exp.Identifier:
     """The name of a column of a view, which may have a comment."""
     name = node.this if isinstance(node, exp.ColumnDef) else node
-    kinds = [each.args.get("kind") for each in node.args.get("constraints") or []]
+    kinds = [constraint.args.get("kind") for constraint in node.args.get("constraints") or []]
     if (
         not isinstance(name, exp.Identifier)
         or node.args.get("kind")
-        or not all(isinstance(each, _SILENT) for each in kinds)
+        or not all(isinstance(constraint, _SILENT) for constraint in kinds)
     ):
         source.refuse(node, "this part of a view", "write CREATE VIEW name (a, b) AS ...")
     return name
@@ -242,6 +242,6 @@ def _table(source: Source, tree: exp.Create) -> Table:
         raise source.error(
             table, f"the table {table.name} has no columns, or options", "CREATE TABLE name (column type, ...)"
         )
-    constraints = [each for column in columns for each in column.args.get("constraints") or []]
-    unchecked = [each for each in constraints if not isinstance(each.args.get("kind"), _SILENT)]
+    constraints = [constraint for column in columns for constraint in column.args.get("constraints") or []]
+    unchecked = [constraint for constraint in constraints if not isinstance(constraint.args.get("kind"), _SILENT)]
     return Table(table.name, tuple(columns), table, (*unchecked, *others))

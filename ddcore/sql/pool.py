@@ -119,13 +119,15 @@ class Pool:
         """Rows joined with others by the equalities and the range between them, which are met then."""
         equal = self._equalities(rows, other)
         found = self._range(rows, other)
-        used = {id(condition) for condition, _ in equal} | ({id(each) for each in found.met} if found else set())
+        used = {id(condition) for condition, _ in equal} | (
+            {id(condition_met) for condition_met in found.met} if found else set()
+        )
         pairs = [pair for _, pair in equal]
         met = [condition for condition in self.conditions if id(condition) in used]
         self.told.joined(rows, other, "JOIN" if used else "CROSS JOIN", met)
         self.conditions = [condition for condition in self.conditions if id(condition) not in used]
         node = equal[0][0].node if equal else found.met[0].node if found and found.met else self.select
-        with planning(self.queries.source.place(node)):
+        with planning(self.queries.source.where(node)):
             if found is None:
                 sides = [self._narrow(side, equal, wanted, kept) for side in (rows, other)]
                 return paired(sides[0], sides[1], pairs)
@@ -149,7 +151,7 @@ class Pool:
         self, rows: Any, equal: Sequence[tuple[Condition, Pair]], wanted: list[exp.Expr], kept: set[str]
     ) -> Any:
         """The rows without columns that nothing needs any more."""
-        left = self._needed(rows, wanted, kept.union(*(each.keys for each, _ in equal)))
+        left = self._needed(rows, wanted, kept.union(*(condition.keys for condition, _ in equal)))
         return rows if len(left) == len(types(rows)) or not left else rows.select(*left)
 
     def _met(self, rows: Any, *, keyless: bool = False, told: bool = False) -> Any:
@@ -168,14 +170,16 @@ class Pool:
                 self.told.filtered(rows, ready)
             plain = [condition for condition in ready if not condition.asks]
             for condition in plain:
-                with planning(self.queries.source.place(condition.node)):
+                with planning(self.queries.source.where(condition.node)):
                     rows = rows.where(truth(Values(self.queries.source, condition.columns, schema), condition))
             rows, compared = self._within(rows, [condition for condition in ready if condition.asks])
-            for each in ready:
-                if not any(each is one for one in (*plain, *compared)):
-                    with planning(self.queries.source.place(each.node)):
-                        relation = Relation(rows, tuple(c for c in each.columns if c.key in schema), self.carried)
-                        rows = subqueries.filtered(self.queries, relation, each.node, self.env)
+            for condition_met in ready:
+                if not any(condition_met is one for one in (*plain, *compared)):
+                    with planning(self.queries.source.where(condition_met.node)):
+                        relation = Relation(
+                            rows, tuple(c for c in condition_met.columns if c.key in schema), self.carried
+                        )
+                        rows = subqueries.filtered(self.queries, relation, condition_met.node, self.env)
 
     def _within(self, rows: Any, conditions: Iterable[Condition]) -> tuple[Any, list[Condition]]:
         """The rows that meet comparisons with subqueries that are the same for all rows, and the conditions that these
@@ -185,17 +189,21 @@ class Pool:
         fitting: list[tuple[Condition, Comparison]] = []
         for condition in conditions:
             for one in comparisons(condition.node):
-                for each in (one, one.reversed):
-                    is_same = not subqueries.names_in(each.end, known) and not subqueries.subqueries_in([each.value])
-                    if is_same and subqueries.names_in(each.value, known):
-                        fitting.append((condition, each))
+                for comparison in (one, one.reversed):
+                    is_same = not subqueries.names_in(comparison.end, known) and not subqueries.subqueries_in(
+                        [comparison.value]
+                    )
+                    if is_same and subqueries.names_in(comparison.value, known):
+                        fitting.append((condition, comparison))
         compared: list[Condition] = []
-        for found in ranges(each for _, each in fitting):
-            used = [next(condition for condition, each in fitting if each is one) for one in found.comparisons]
-            met = [each for each in used if found.meets(each.node)]
+        for found in ranges(comparison for _, comparison in fitting):
+            used = [
+                next(condition for condition, comparison in fitting if comparison is one) for one in found.comparisons
+            ]
+            met = [comparison for comparison in used if found.meets(comparison.node)]
             if len(met) < len(used):
                 continue
-            with planning(self.queries.source.place(used[0].node)):
+            with planning(self.queries.source.where(used[0].node)):
                 ends, end_of = self._ends(found)
                 value = Values(self.queries.source, used[0].columns, schema)
                 between = Between.of(self.queries.source, found, value.of, end_of)

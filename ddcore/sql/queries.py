@@ -59,7 +59,7 @@ class QueryPlanner(Queries):
         node = unwrapped(node)
         if node.args.get("with_") is not None:
             node, env = recursion.bound(self, node, env)
-        with planning(self.source.place(node)):
+        with planning(self.source.where(node)):
             if isinstance(node, exp.Select):
                 return self._select(node, env)
             if isinstance(node, exp.SetOperation):
@@ -122,7 +122,7 @@ class QueryPlanner(Queries):
                 return values.of(results[part.name.casefold()])
             return value_of(values, part)
 
-        with planning(self.source.place(node.args["qualify"])):
+        with planning(self.source.where(node.args["qualify"])):
             values = Values(self.source, relation.columns, relation.types, named_too)
             met = relation.rows.where(values.truth(node.args["qualify"].this, "QUALIFY"))
         return replace(relation, rows=met)
@@ -131,7 +131,7 @@ class QueryPlanner(Queries):
         self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env, before: Mapping[int, Value]
     ) -> Relation:
         relation, known = subqueries.attached(self, relation, [condition], env, before)
-        with planning(self.source.place(condition)):
+        with planning(self.source.where(condition)):
             values = Values(
                 self.source, relation.columns, relation.types, lambda v, part: known.get(id(part)) or replaced(v, part)
             )
@@ -182,10 +182,10 @@ class QueryPlanner(Queries):
         base = env.outer.rows if env.outer else self.unit
         carried = tuple(column.key for column in env.outer.columns) if env.outer else ()
         for number in range(len(rows)):
-            exprs = {f"column{place}": column[number] for place, column in enumerate(typed, 1)}
+            exprs = {f"column{position}": column[number] for position, column in enumerate(typed, 1)}
             sides.append(base.select(*carried, **exprs))
         result = sides[0].concat(*sides[1:]) if len(sides) > 1 else sides[0]
-        names = tuple(Column("", f"column{place}", f"column{place}") for place in range(1, len(typed) + 1))
+        names = tuple(Column("", f"column{position}", f"column{position}") for position in range(1, len(typed) + 1))
         return Relation(result, names, carried)
 
     def _combined(self, node: exp.SetOperation, env: Env) -> Relation:

@@ -32,38 +32,38 @@ class Quoted:
 
 def quoted(text: str, dialect: str = DIALECT) -> Iterator[Quoted]:
     """All pieces in which the words of SQL mean nothing, in order."""
-    place, is_spark = 0, dialect in ("spark", "databricks")
+    position, is_spark = 0, dialect in ("spark", "databricks")
     begins, names = (_BEGINS_OF_SPARK, "`") if is_spark else (_BEGINS, '"')
-    while begin := begins.search(text, place):
+    while begin := begins.search(text, position):
         mark = begin.group()
         kind = "comment" if mark in ("--", "/*", "{#") else "name" if mark == names else "text"
         end = _end(text, begin.end(), mark, escapes=is_spark and kind == "text" and len(mark) == 1)
-        place = len(text) if end is None else end
-        yield Quoted(kind, begin.start(), place, end is not None)
+        position = len(text) if end is None else end
+        yield Quoted(kind, begin.start(), position, end is not None)
 
 
-def _end(text: str, place: int, mark: str, *, escapes: bool) -> int | None:
-    """Where a piece ends whose first mark ends at ``place``; None where nothing closes it."""
+def _end(text: str, position: int, mark: str, *, escapes: bool) -> int | None:
+    """Where a piece ends whose first mark ends at ``position``; None where nothing closes it."""
     if mark == "--":
-        line = text.find("\n", place)
+        line = text.find("\n", position)
         return len(text) if line < 0 else line
     if mark == "/*":
-        return _end_of_block(text, place)
+        return _end_of_block(text, position)
     if mark[0] in "${":
         mark = "#}" if mark == "{#" else mark
-        tag = text.find(mark, place)
+        tag = text.find(mark, position)
         return None if tag < 0 else tag + len(mark)
     quote = mark[-1]
     escape = r"\\.|" if mark[0] in "eE" or escapes else ""
     inner = re.compile(rf"(?:{escape}{quote}{quote}|[^{quote}{escape and chr(92) * 2}])*+", re.DOTALL)
-    last = inner.match(text, place)
-    end = last.end() if last else place
+    last = inner.match(text, position)
+    end = last.end() if last else position
     return end + 1 if text[end : end + 1] == quote else None
 
 
-def _end_of_block(text: str, place: int) -> int | None:
+def _end_of_block(text: str, position: int) -> int | None:
     depth = 1
-    for mark in _BLOCK.finditer(text, place):
+    for mark in _BLOCK.finditer(text, position):
         depth += 1 if mark.group() == "/*" else -1
         if not depth:
             return mark.end()

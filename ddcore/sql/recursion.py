@@ -69,11 +69,11 @@ def _with_correlated(queries: Queries, query: exp.Expr, env: Env) -> exp.Expr:
         known[binding.alias] = names or own(binding.this, known)
         if not any(True for _ in free(binding.this, {name: known[name] for name in known if name != binding.alias})):
             continue
-        places = _names(copy, binding.alias)
-        if any(binding is around for place in places for around in _around(place)):
+        tables = _names(copy, binding.alias)
+        if any(binding is around for table in tables for around in _around(table)):
             queries.source.refuse(binding, "a recursive WITH that names the query around")
-        for place in places:
-            place.replace(_in_place(binding, place))
+        for table in tables:
+            table.replace(_in_place(binding, table))
         binding.pop()
     if not copy.args["with_"].expressions:
         copy.set("with_", None)
@@ -86,11 +86,11 @@ def _around(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
-def _in_place(binding: exp.CTE, place: exp.Table) -> exp.Subquery:
+def _in_place(binding: exp.CTE, table: exp.Table) -> exp.Subquery:
     """The query of a binding as a subquery in FROM, called as the table that stood for it."""
-    alias, named = place.args.get("alias"), binding.args["alias"]
+    alias, named = table.args.get("alias"), binding.args["alias"]
     columns = (alias.args.get("columns") if alias is not None else None) or named.args.get("columns") or []
-    name = alias.this if alias is not None and alias.this is not None else place.this
+    name = alias.this if alias is not None and alias.this is not None else table.this
     return exp.Subquery(
         this=binding.this.copy(),
         alias=exp.TableAlias(this=name.copy(), columns=[column.copy() for column in columns]),
@@ -147,7 +147,7 @@ def _recursive(queries: Queries, binding: exp.CTE, env: Env) -> Relation:
         return every.distinct() if distinct else every
 
     body.__name__ = binding.alias
-    with planning(source.place(binding)):
+    with planning(source.where(binding)):
         return replace(start, rows=base.iterate(body))
 
 

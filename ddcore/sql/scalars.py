@@ -57,15 +57,15 @@ def _is_first(query: exp.Expr) -> bool:
 class _Several:
     """The error of a subquery with several rows for some row around it; ``labels`` are the names of its keys."""
 
-    place: str
+    source_line: str
     query: str
     labels: Mapping[str, str]
 
     def __call__(self, values: Mapping[str, str]) -> ExpressionError:
         keys = ", ".join(f"{label}={values[key]}" for key, label in self.labels.items())
         return ExpressionError(
-            f"{self.place}: this subquery gives {values['rows']} rows{f' for {keys}' if keys else ''}, where one value"
-            f" is wanted: {self.query}",
+            f"{self.source_line}: this subquery gives {values['rows']} rows{f' for {keys}' if keys else ''},"
+            f" where one value is wanted: {self.query}",
             "use an aggregate such as max(...), or a condition or LIMIT 1 that leaves one row",
         )
 
@@ -82,8 +82,8 @@ def _single(queries: Queries, query: exp.Expr, rows: Any, labels: Mapping[str, s
     kind = types(rows)[name]
     if kind.is_nested:
         queries.source.refuse(query, f"a subquery as a value of type {kind}")
-    place = queries.source.place(query)
-    with planning(place), failing(_Several(place, shown(query), labels)):
+    source_line = queries.source.where(query)
+    with planning(source_line), failing(_Several(source_line, shown(query), labels)):
         grouped = rows.group_by(*labels).agg(**{name: aggregates.min(pl.col(name)), "rows": aggregates.count()})
         several = pl.col("rows") > 1
         for key in labels:  # the error shows the values of the columns that the expression reads

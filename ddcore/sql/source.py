@@ -52,7 +52,7 @@ class File:
 class Decision:
     """What planning decided: the place in the text, the kind of decision, and what it is."""
 
-    place: str
+    source_line: str
     what: str
     text: str
 
@@ -99,7 +99,7 @@ class Source:
         """An error at a character of the text."""
         return ProgramError(f"{self.at(offset)}: {message}", hint)
 
-    def place(self, node: exp.Expr) -> str:
+    def where(self, node: exp.Expr) -> str:
         """``file:line:column`` of a part: of the first name in it, else of the part around it."""
         if id(node) not in self._starts:
             around: exp.Expr | None = node
@@ -113,11 +113,11 @@ class Source:
 
     def error(self, node: exp.Expr, message: str, hint: str = "") -> ProgramError:
         """An error at a part of the text."""
-        return ProgramError(f"{self.place(node)}: {message}", hint)
+        return ProgramError(f"{self.where(node)}: {message}", hint)
 
     def note(self, node: exp.Expr, message: str) -> None:
         """Keep a note on a part of the text, and log it; the same one only once."""
-        self._keep(f"{self.place(node)}: {message}")
+        self._keep(f"{self.where(node)}: {message}")
 
     def note_at(self, offset: int, message: str) -> None:
         """The same at a character of the text."""
@@ -130,7 +130,7 @@ class Source:
 
     def decide(self, node: exp.Expr, what: str, text: str) -> None:
         """Keep what planning decided about a part of the text."""
-        decision = Decision(self.place(node), what, text)
+        decision = Decision(self.where(node), what, text)
         if decision not in self.decisions:
             self.decisions.append(decision)
 

@@ -252,18 +252,18 @@ def _repeated(values: Values, node: exp.Anonymous) -> Value:
 def _inserted(values: Values, node: exp.ArrayInsert) -> Value:
     """``array_insert(list, 2, x)``, with nulls where the list ends before; -1 is behind the last one."""
     some, element = list_and_element(values, node.this)
-    place = values.of(node.args["position"]).literal
-    if not isinstance(place, int) or place == 0 or place < -1:
+    position = values.of(node.args["position"]).literal
+    if not isinstance(position, int) or position == 0 or position < -1:
         values.source.refuse(
             node, "array_insert() at what is no literal of at least 1, nor -1", "array_insert(l, 1, x)"
         )
     new = Value(as_type(values.source, values.of(node.expression), element), element, node)
 
     def whole(some: Value, new: Value) -> pl.Expr:
-        if place == -1:
+        if position == -1:
             return pl.concat_list([some.expr, pl.concat_list([new.expr])])
-        front = arrays.padded(some.expr.list.head(place - 1), pl.lit(place - 1, dtype=pl.Int64), element)
-        return pl.concat_list([front, pl.concat_list([new.expr]), some.expr.list.slice(place - 1)])
+        front = arrays.padded(some.expr.list.head(position - 1), pl.lit(position - 1, dtype=pl.Int64), element)
+        return pl.concat_list([front, pl.concat_list([new.expr]), some.expr.list.slice(position - 1)])
 
     return Value(shared([some, new], whole), some.type, node)
 
@@ -354,7 +354,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Reverse: _reverse(texts.RULES[exp.Reverse]),
     exp.ArrayAppend: list_functions.added(first=False, null_is_empty=False),
     exp.ArrayPrepend: list_functions.added(first=True, null_is_empty=False),
-    exp.ArrayPosition: lambda values, node: list_functions.place(values, node, node.this, node.expression, none=0),
+    exp.ArrayPosition: lambda values, node: list_functions.position(values, node, node.this, node.expression, none=0),
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
     exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
     exp.ArrayExcept: list_functions.as_sets(list_functions.difference),

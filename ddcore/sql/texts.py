@@ -156,8 +156,8 @@ def field(*, whole: Callable[[pl.Expr, pl.Expr], pl.Expr] | None, zero_fails: bo
             values.source.refuse(node, "split_part() of field 0", "fields are counted from 1, and from -1 at the end")
 
         def found(text: Value, separator: Value, number: Value) -> pl.Expr:
-            place = number.expr - pl.when(number.expr > 0).then(1).otherwise(0)
-            there = text.expr.str.split(separator.expr).list.get(place, null_on_oob=True).fill_null("")
+            position = number.expr - pl.when(number.expr > 0).then(1).otherwise(0)
+            there = text.expr.str.split(separator.expr).list.get(position, null_on_oob=True).fill_null("")
             if not number.literal:
                 there = pl.when(number.expr != 0).then(there).otherwise(pl.lit(""))
             if whole is not None and not separator.literal:
@@ -232,7 +232,9 @@ def _overlaid(values: Values, node: exp.Overlay) -> Value:
         size = new.expr.str.len_chars().cast(pl.Int64) if count is None else count.expr
         behind = (start.expr - 1 + size).clip(lower_bound=0)
         whole = text.expr.str.head(start.expr - 1 + wrong) + new.expr + text.expr.str.slice(behind)
-        return pl.when(_unless_null(True, *(each for each in (start, count) if each is not None))).then(whole)
+        return pl.when(_unless_null(True, *(argument for argument in (start, count) if argument is not None))).then(
+            whole
+        )
 
     return Value(shared(parts, overlaid), TEXT, node)
 
@@ -246,23 +248,23 @@ def _formatted(values: Values, node: exp.Format) -> Value:
     if not isinstance(pattern, str) or "%" in _PLACE.sub("", pattern):
         values.source.refuse(node, "format() with anything but %s, %L and %% in a literal", "quote names by ||")
     parts, begin, number = [pl.lit("")], 0, 0
-    for place in _PLACE.finditer(pattern):
-        parts.append(pl.lit(pattern[begin : place.start()] + ("%" if place[0] == "%%" else "")))
-        begin = place.end()
-        if place[0] == "%%":
+    for slot in _PLACE.finditer(pattern):
+        parts.append(pl.lit(pattern[begin : slot.start()] + ("%" if slot[0] == "%%" else "")))
+        begin = slot.end()
+        if slot[0] == "%%":
             continue
-        number = int(place[1]) if place[1] else number + 1
+        number = int(slot[1]) if slot[1] else number + 1
         if not 1 <= number <= len(node.expressions):
             raise values.source.error(node, f"{shown(node)} has too few values", "give one for each %s")
-        parts.append(_in_width(text_of(values, values.of(node.expressions[number - 1])), place))
+        parts.append(_in_width(text_of(values, values.of(node.expressions[number - 1])), slot))
     return Value(pl.concat_str([*parts, pl.lit(pattern[begin:])]), TEXT, node)
 
 
-def _in_width(text: pl.Expr, place: re.Match[str]) -> pl.Expr:
+def _in_width(text: pl.Expr, slot: re.Match[str]) -> pl.Expr:
     """A null is empty, or NULL among literals."""
-    text = letters.as_literal(text).fill_null("NULL") if place[4] == "L" else text.fill_null("")
-    width = int(place[3] or 0)
-    return text.str.pad_end(width) if place[2] else text.str.pad_start(width)
+    text = letters.as_literal(text).fill_null("NULL") if slot[4] == "L" else text.fill_null("")
+    width = int(slot[3] or 0)
+    return text.str.pad_end(width) if slot[2] else text.str.pad_start(width)
 
 
 def _bytes(text: pl.Expr) -> pl.Expr:

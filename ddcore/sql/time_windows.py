@@ -50,16 +50,18 @@ def readable(tokens: list[Token]) -> list[Token]:
         if word not in ("TUMBLE", "HOP", "SESSION") or behind != TokenType.L_PAREN or number < last:
             continue
         last = closing(tokens, number + 1)
-        names = [place for place in range(number + 2, last) if tokens[place + 1].token_type == TokenType.FARROW]
-        if [tokens[place].text.upper() for place in names] == _ARGUMENTS.get(word):
-            for place in (*names, *(place + 1 for place in names)):
-                result[place] = _as(tokens[place], TokenType.SPACE)
-        for place in range(number + 2, last):
-            inner = tokens[place].text.upper()
-            if inner == "TABLE" and result[place - 1].token_type in (TokenType.L_PAREN, TokenType.SPACE):
-                result[place] = _as(tokens[place], TokenType.SPACE)
+        names = [
+            position for position in range(number + 2, last) if tokens[position + 1].token_type == TokenType.FARROW
+        ]
+        if [tokens[position].text.upper() for position in names] == _ARGUMENTS.get(word):
+            for position in (*names, *(position + 1 for position in names)):
+                result[position] = _as(tokens[position], TokenType.SPACE)
+        for position in range(number + 2, last):
+            inner = tokens[position].text.upper()
+            if inner == "TABLE" and result[position - 1].token_type in (TokenType.L_PAREN, TokenType.SPACE):
+                result[position] = _as(tokens[position], TokenType.SPACE)
             elif inner == "PARTITION BY":
-                result[place] = _as(tokens[place], TokenType.COMMA)
+                result[position] = _as(tokens[position], TokenType.COMMA)
     return [token for token in result if token.token_type != TokenType.SPACE]
 
 
@@ -95,12 +97,16 @@ def in_windows(queries: Queries, table: exp.Table, relation: Relation) -> Relati
         raise source.error(table, f"{shown(function)} is not the form of {kind.upper()}", f"write {_FORMS[kind]}")
     values = Values(source, relation.columns, relation.types)
     *keys, moment = (resolve(source, relation.columns, column).key for column in columns)
-    with planning(source.place(table)):
+    with planning(source.where(table)):
         given = [_length(values, length, values.of(names[-1])) for length in lengths]
         by = [[*relation.carried, *keys]] if kind == "session" else []
         start, end = WINDOW_ENDS
         rows = getattr(relation.rows, _KINDS[kind])(moment, *given, *by, start=start, end=end)
-    return replace(relation, rows=rows, columns=(*relation.columns, *(Column("", each, each) for each in WINDOW_ENDS)))
+    return replace(
+        relation,
+        rows=rows,
+        columns=(*relation.columns, *(Column("", value_key, value_key) for value_key in WINDOW_ENDS)),
+    )
 
 
 def _descriptor(node: exp.Expr) -> exp.Expr:
@@ -173,7 +179,7 @@ def grouped(queries: Queries, node: exp.Select, relation: Relation) -> tuple[exp
             "use a subquery: FROM TUMBLE(...)",
         )
     call = _Call(found[0], _kind(found[0]))
-    with planning(queries.source.place(call.node)):
+    with planning(queries.source.where(call.node)):
         relation = _with_ends(queries, call, [key for key in keys if key is not call.node], relation)
     changed = node.copy()
     changed.parent = node.parent
@@ -215,7 +221,7 @@ def _with_ends(queries: Queries, call: _Call, keys: Sequence[exp.Expr], relation
         given = given[::-1]  # Spark has the length first
     exprs = {"window moment": value.expr}
     if name == "sessions":
-        exprs |= {f"window key {number}": values.of(each).expr for number, each in enumerate(keys)}
+        exprs |= {f"window key {number}": values.of(value_key).expr for number, value_key in enumerate(keys)}
         given.append([*relation.carried, *(key for key in exprs if key != "window moment")])
     rows = relation.rows.with_columns(**exprs)
     rows = getattr(rows, name)("window moment", *given, start="window start", end="window end").drop(*exprs)

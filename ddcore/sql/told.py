@@ -41,14 +41,14 @@ class Joins:
 
     def order(self, collections: Iterable[Any], rows: float, written: float) -> None:
         """An order by size, the rows between its joins, and those between the joins as they are written."""
-        names = " ".join(",".join(self._names(each)) or "?" for each in collections)
+        names = " ".join(",".join(self._names(collection)) or "?" for collection in collections)
         self.orders.append(f"{names} (rows between the joins: about {rows:,.0f}, as written {written:,.0f})")
 
     def filtered(self, rows: Any, conditions: Sequence[Condition]) -> None:
         """Conditions that are met by a table before it is joined."""
         names = self._names(rows)
         if len(names) == 1 and names[0] not in self.texts:
-            self.met += [f"{self._condition(each)} on {names[0]}" for each in conditions]
+            self.met += [f"{self._condition(condition)} on {names[0]}" for condition in conditions]
 
     def absorb(self, other: Joins) -> None:
         """Joins in parentheses are a part of these."""
@@ -60,16 +60,18 @@ class Joins:
         """Keep what was decided about the FROM of a query, once nothing is left to join."""
         for text in dict.fromkeys(self.texts.values()):
             self.source.decide(node, "joined", text)
-            for each in self.orders:
-                self.source.decide(node, "in the order", each)
-            for each in self.met:
-                self.source.decide(node, "before the joins", each)
+            for decision in self.orders:
+                self.source.decide(node, "in the order", decision)
+            for decision in self.met:
+                self.source.decide(node, "before the joins", decision)
             self.met, self.orders = [], []
 
     def _condition(self, condition: Condition) -> str:
         if condition.equal is None:
             return shown(condition.node)
-        names = {each.key: f"{each.table}.{each.name}" if each.table else each.name for each in self.columns}
+        names = {
+            column.key: f"{column.table}.{column.name}" if column.table else column.name for column in self.columns
+        }
         return " = ".join(names.get(key, key) for key in condition.equal)
 
     def _text(self, names: Sequence[str]) -> str:
@@ -77,4 +79,4 @@ class Joins:
 
     def _names(self, rows: Any) -> list[str]:
         keys = types(rows)
-        return list(dict.fromkeys(each.table for each in self.columns if each.key in keys and each.table))
+        return list(dict.fromkeys(column.table for column in self.columns if column.key in keys and column.table))

@@ -109,9 +109,9 @@ def aligned(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tu
         assert value.type is not None
         joined = _joined(common, value.type)
         if joined is None:
-            place = what if isinstance(what, str) else shown(what)
+            where = what if isinstance(what, str) else shown(what)
             raise source.error(
-                value.node, f"{place}: the types {common} and {value.name} do not meet: {shown(value.node)}",
+                value.node, f"{where}: the types {common} and {value.name} do not meet: {shown(value.node)}",
                 "cast one of them: CAST(x AS type)",
             )  # fmt: skip
         common = joined
@@ -130,10 +130,10 @@ def merged(source: Source, values: Sequence[Value], what: str | exp.Expr) -> tup
         if value.literal is not None or known is None or known.name != "decimal":
             continue
         if known.precision - known.scale + kind.scale > MOST_DIGITS:
-            place = what if isinstance(what, str) else shown(what)
+            where = what if isinstance(what, str) else shown(what)
             raise source.error(
                 value.node,
-                f"{place}: {known} and decimals with {kind.scale} digits behind the point have "
+                f"{where}: {known} and decimals with {kind.scale} digits behind the point have "
                 f"more than {MOST_DIGITS} together, and {source.dialect} may round them",
                 f"cast all to one type: CAST(x AS decimal({MOST_DIGITS},{kind.scale}))",
             )

@@ -79,7 +79,7 @@ def _view(queries: QueryPlanner, view: View, query: exp.Expr, env: Env) -> Relat
     """The rows of a view, whose query may be a part of it."""
     source = queries.source
     source.start = view.start
-    with planning(source.place(view.node)), _one_line(source, view):
+    with planning(source.where(view.node)), _one_line(source, view):
         return _named(queries, view, renamed(queries, queries.query(query, env), view.columns, view.node))
 
 
@@ -89,7 +89,7 @@ def _in_order(views: Sequence[View], tables: Sequence[Sequence[exp.Table]]) -> l
 
     Tarjan's strongly connected components, which come in this order.
     """
-    named = {view.name.casefold(): place for place, view in enumerate(views)}
+    named = {view.name.casefold(): position for position, view in enumerate(views)}
     numbers: dict[int, int] = {}
     lowest: dict[int, int] = {}
     around: list[int] = []
@@ -97,27 +97,27 @@ def _in_order(views: Sequence[View], tables: Sequence[Sequence[exp.Table]]) -> l
     loops: set[int] = set()
     names = [view.name for view in views]
 
-    def add(place: int) -> None:
-        numbers[place] = lowest[place] = len(numbers)
-        around.append(place)
-        for table in named_of(tables[place], names):
+    def add(position: int) -> None:
+        numbers[position] = lowest[position] = len(numbers)
+        around.append(position)
+        for table in named_of(tables[position], names):
             other = named[table.name.casefold()]
-            if other == place:
-                loops.add(place)
+            if other == position:
+                loops.add(position)
             if other not in numbers:
                 add(other)
-                lowest[place] = min(lowest[place], lowest[other])
+                lowest[position] = min(lowest[position], lowest[other])
             elif other in around:
-                lowest[place] = min(lowest[place], numbers[other])
-        if lowest[place] == numbers[place]:
-            start = around.index(place)
+                lowest[position] = min(lowest[position], numbers[other])
+        if lowest[position] == numbers[position]:
+            start = around.index(position)
             members = sorted(around[start:])
-            groups.append(([views[member] for member in members], len(members) > 1 or place in loops))
+            groups.append(([views[member] for member in members], len(members) > 1 or position in loops))
             del around[start:]
 
-    for place in range(len(views)):
-        if place not in numbers:
-            add(place)
+    for position in range(len(views)):
+        if position not in numbers:
+            add(position)
     return groups
 
 

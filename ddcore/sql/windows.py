@@ -56,7 +56,7 @@ def windowed(
     for number, window in enumerate(windows):
         alike.setdefault(_shape(window), {})[f"window {number}"] = window
     for group in alike.values():
-        with planning(queries.source.place(next(iter(group.values())))):
+        with planning(queries.source.where(next(iter(group.values())))):
             least = _bound(queries, node, windows[0]) if len(windows) == 1 else None
             relation, values = _windows(queries, relation, group, replace, most=least)
             known |= {id(window): value for window, value in zip(group.values(), values, strict=True)}
@@ -103,27 +103,27 @@ def _windows(
         if value.type is None:
             source.refuse(part, "PARTITION BY NULL")
         keys[is_plain(value.expr) or f"{name} part {number}"] = value.expr
-    frames = {each: _checked(values, window) for each, window in windows.items()}
+    frames = {result_name: _checked(values, window) for result_name, window in windows.items()}
     if order is None:
         relation, value = _aggregate(queries, relation, first, name, keys, values=values)
         return relation, [value]
     functions: dict[str, Any] = {}
     results: list[tuple[str, exp.Window, Any]] = []
-    for each, window in windows.items():
-        function, frame = unwrapped(window.this), frames[each]
+    for result_name, window in windows.items():
+        function, frame = unwrapped(window.this), frames[result_name]
         if isinstance(function, aggregation.AGGREGATES):
-            added = aggregation.aggregates_of(values, window.this, f"{each} ")
+            added = aggregation.aggregates_of(values, window.this, f"{result_name} ")
             functions |= {key: replaced(made, frame=frame) for key, made in added.aggregates.items()}
-            results.append((each, window, added.known[aggregation.text_of(window.this)]))
+            results.append((result_name, window, added.known[aggregation.text_of(window.this)]))
         else:
-            functions[each], kind = _Functions(values, window).made(function, frame)
-            results.append((each, window, partial(_named, each, kind)))
+            functions[result_name], kind = _Functions(values, window).made(function, frame)
+            results.append((result_name, window, partial(_named, result_name, kind)))
     numbers = isinstance(unwrapped(first.this), exp.RowNumber | exp.Rank)
     rows = _ordered(relation, order, name, keys, values, functions=functions, most=most if numbers else None)
-    made = {each: make(window.this) for each, window, make in results}
+    made = {result_name: make(window.this) for result_name, window, make in results}
     kept = {key: pl.col(key) for key in relation.types}
-    result = rows.select(**kept, **{each: value.expr for each, value in made.items()})
-    of = [Value(pl.col(each), made[each].type, window) for each, window, _ in results]
+    result = rows.select(**kept, **{result_name: value.expr for result_name, value in made.items()})
+    of = [Value(pl.col(result_name), made[result_name].type, window) for result_name, window, _ in results]
     return Relation(result, relation.columns, relation.carried), of
 
 

@@ -62,5 +62,5 @@ def svg_inline(text: str) -> Html:
     return Html(drawing.strip())
 
 
-def _side(place: int, numbers: set[int]) -> str | None:
-    return "right" if place in numbers else "wrap"
+def _side(position: int, numbers: set[int]) -> str | None:
+    return "right" if position in numbers else "wrap"

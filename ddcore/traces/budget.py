@@ -31,9 +31,9 @@ class Budget:
         """How many threads may be used here: a part of a step has one."""
         return threads.free(self.threads)
 
-    def each(self, work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
-        """The results for the parts, in their order, by all threads (:func:`ddcore.base.threads.each`)."""
-        return threads.each(work, parts, self.threads)
+    def map(self, work: Callable[[P], R], parts: Iterable[P]) -> Iterator[R]:
+        """The results for the parts, in their order, by all threads (:func:`ddcore.base.threads.parallel_map`)."""
+        return threads.parallel_map(work, parts, self.threads)
 
     def share(self, rows: int, most: int) -> int:
         """How many of some rows or keys a part has, at most ``most`` (:func:`ddcore.base.threads.share`)."""

@@ -138,7 +138,7 @@ class Plain(Columns):
         """A copy; long columns are divided between threads. Columns that need 8 bytes are not copied."""
         if self.high is not None:
             return self
-        work = budget.each if self.rows >= budget.tuning.column_rows else map
+        work = budget.map if self.rows >= budget.tuning.column_rows else map
         compressed = list(work(CompressedColumn.of, self.arrays))
         long = [column for column in compressed if column.distances is not None]
         resting = budget.memory.rest([column.distances for column in long])  # type: ignore[misc]

@@ -228,8 +228,8 @@ def _coded(table: np.ndarray, width: int, key: Sequence[Type]) -> ColumnBatch:
     codes = key_codes(list(keys), key, len(starts) - 1)
     order, least, shift = _order(codes)
     kernels.sorting.sort_within(order, np.concatenate([codes.reshape(1, -1), keys]), least, shift)
-    places, out[0] = kernels.look_up.spread(order, starts, codes)
-    np.take(table, places, axis=1, out=out[1:], mode="clip")
+    positions, out[0] = kernels.look_up.spread(order, starts, codes)
+    np.take(table, positions, axis=1, out=out[1:], mode="clip")
     return ColumnBatch.of(out, width)
 
 

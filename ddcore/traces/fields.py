@@ -38,7 +38,7 @@ def lower_half(column: np.ndarray) -> np.ndarray:
     return lower
 
 
-def places(fields: Sequence[Field]) -> list[tuple[Field, int]]:
+def shifts(fields: Sequence[Field]) -> list[tuple[Field, int]]:
     """The fields and by how many bits each is shifted up; the lowest first."""
     shifts = accumulate((field.bits for field in reversed(fields)), initial=0)
     return list(zip(reversed(fields), shifts, strict=False))

@@ -50,8 +50,8 @@ def _whole_numbers(column: pl.Series, name: str) -> np.ndarray:
     """Integers of any width without nulls as int64[n]. Raises DataError for the first that does not fit."""
     words = column if column.dtype == _INT64 else column.cast(_INT64, strict=False)
     if words.null_count():
-        place = int(words.is_null().arg_max() or 0)
-        raise DataError(f"input {name}: {column.name} is {column[place]}, beyond int64", "fix the row")
+        position = int(words.is_null().arg_max() or 0)
+        raise DataError(f"input {name}: {column.name} is {column[position]}, beyond int64", "fix the row")
     return np.ascontiguousarray(words.to_numpy())
 
 
@@ -118,6 +118,6 @@ def _frame(batch: Batch, schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of a batch as values. A frame without columns keeps its height through a private one."""
-    places = {name: number for number, name in enumerate(schema)}
-    frame = pl.DataFrame([encoding.decode(batch.words[places[name]], schema[name], name) for name in columns])
+    positions = {name: number for number, name in enumerate(schema)}
+    frame = pl.DataFrame([encoding.decode(batch.words[positions[name]], schema[name], name) for name in columns])
     return frame if columns else pl.DataFrame({"_row": np.arange(len(batch))})

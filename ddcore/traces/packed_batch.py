@@ -78,8 +78,8 @@ class PackedBatch(SortedBatch):
         field, rows = self.packed.fields[0], self.packed.packed
         if not field.least <= code <= field.most:
             return (0, 0) if code < field.least else (len(rows), len(rows))
-        place = code - field.least
-        first, last = np.uint64(place << self._down), np.uint64((place + 1 << self._down) - 1)
+        position = code - field.least
+        first, last = np.uint64(position << self._down), np.uint64((position + 1 << self._down) - 1)
         return int(np.searchsorted(rows, first, "left")), int(np.searchsorted(rows, last, "right"))
 
     def memory(self) -> int:
@@ -96,7 +96,7 @@ class PackedBatch(SortedBatch):
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
         """The updates in the spans as columns, one span after the other, and their spans there."""
         if self._whole_table is None:
-            table = [_moved(field, shift, field.column) for field, shift in self.packed.places()]
+            table = [_moved(field, shift, field.column) for field, shift in self.packed.shifts()]
             self._whole_table = np.array(table, dtype=np.int64)
         stops = np.cumsum(hi - lo)
         starts = stops - (hi - lo)
@@ -109,7 +109,7 @@ class PackedBatch(SortedBatch):
         fields, diff, table = list(self.packed.fields), self.packed.fields[-1], []
         if any(field.half for field in fields) or max(-diff.least, diff.most) * len(self) >= 2**63:
             return None
-        for number, (field, shift) in zip(reversed(range(len(fields))), self.packed.places(), strict=True):
+        for number, (field, shift) in zip(reversed(range(len(fields))), self.packed.shifts(), strict=True):
             coordinate = field.column - 1 - self._width
             if field is diff or coordinate < 0:
                 continue
@@ -118,8 +118,8 @@ class PackedBatch(SortedBatch):
                 fields[number] = Field(field.column, field.least + floor - field.most, floor)
             if field.bits and floor > field.least:
                 table.append([shift - diff.bits, field.bits, min(floor, field.most) - field.least])
-        places = np.array(table, dtype=np.int64).reshape(len(table), 3)
-        rows, sums, starts = kernels.packed.collapse(self.packed.packed, *spans, diff.bits, diff.least, places)
+        positions = np.array(table, dtype=np.int64).reshape(len(table), 3)
+        rows, sums, starts = kernels.packed.collapse(self.packed.packed, *spans, diff.bits, diff.least, positions)
         packed = (
             Summed([(rows, sums)], fields, self.packed.budget).packed() if len(rows) else Packed(rows, tuple(fields))
         )
@@ -136,7 +136,7 @@ class PackedBatch(SortedBatch):
         """The table of :func:`ddcore.kernels.packed.scatter`."""
         inner = depth - (self._diff - 1 - self._width)
         table = [[0, 0, 0, 0, 0, self._diff - 1 + number] for number in range(inner)]
-        for field, shift in self.packed.places():
+        for field, shift in self.packed.shifts():
             if field.column:
                 column = field.column - 1 + (inner if field.column == self._diff else 0)
                 table.append(_moved(field, shift, column))
@@ -159,8 +159,8 @@ class PackedBatch(SortedBatch):
         return self._between(lo, hi, 1 + word, after, to)
 
     def _between(self, lo: np.ndarray, hi: np.ndarray, column: int, after: np.ndarray, to: np.ndarray) -> Spans:
-        places = [place for place in self.packed.places() if place[0].column == column]
-        table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in places], dtype=np.int64)
+        halves = [one for one in self.packed.shifts() if one[0].column == column]
+        table = np.array([[shift, f.bits, f.least, 32 * (f.half == "upper")] for f, shift in halves], dtype=np.int64)
         first = kernels.packed.beyond(self.packed.packed, lo, hi, after, table)
         return first, kernels.packed.beyond(self.packed.packed, first, hi, to, table)
 

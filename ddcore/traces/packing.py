@@ -16,7 +16,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.traces import sorts
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
-from ddcore.traces.fields import HALF_BITS, Field, places
+from ddcore.traces.fields import HALF_BITS, Field, shifts
 
 _PACKED_BITS = 63
 NO_FLOOR = -(2**63)  # of columns that are no times
@@ -69,9 +69,9 @@ class Packed(Columns):
         """The bytes of the integers."""
         return int(self.packed.nbytes)
 
-    def places(self) -> list[tuple[Field, int]]:
+    def shifts(self) -> list[tuple[Field, int]]:
         """The fields and by how many bits each is shifted up; the lowest first."""
-        return places(self.fields)
+        return shifts(self.fields)
 
     def halves(self, number: int) -> list[tuple[int, int]]:
         """The limits of the upper and of the lower half of a column: O(columns) where it is packed in halves."""
@@ -80,7 +80,7 @@ class Packed(Columns):
 
     def pack(self, into: np.ndarray, fields: Sequence[Field]) -> None:
         """Write the rows with other fields to zeros: uint64[n]. One pass, if no column is in halves in one only."""
-        old, new = self.places(), places(fields)
+        old, new = self.shifts(), shifts(fields)
         alike = [(field.column, field.half) for field, _ in old] == [(field.column, field.half) for field, _ in new]
         if alike and all(not field.half or self.floors[field.column] == NO_FLOOR for field in self.fields):
             kernels.packed.repack(into, self.packed, _moves(old, new, self.floors))
@@ -155,14 +155,14 @@ class Summed:
 
     def packed(self) -> Packed | None:
         """The rows with their sums; None if these do not fit. Afterwards the parts are of no use."""
-        bounds = [bound for bound in self.budget.each(_bounds_of_sums, self.parts) if bound]
+        bounds = [bound for bound in self.budget.map(_bounds_of_sums, self.parts) if bound]
         last = Field(self.fields[-1].column, min(low for low, _ in bounds), max(high for _, high in bounds))
         fields = (*self.fields[:-1], last)
         if sum(field.bits for field in fields) > _PACKED_BITS:
             return None
         starts = list(accumulate((len(sums) for _, sums in self.parts), initial=0))
         rows = self.parts[0][0] if len(self.parts) == 1 else np.empty(starts[-1], dtype=np.uint64)
-        for _ in self.budget.each(partial(_with_sums, rows, last), zip(starts, self.parts, strict=False)):
+        for _ in self.budget.map(partial(_with_sums, rows, last), zip(starts, self.parts, strict=False)):
             pass
         return Packed(rows, fields, budget=self.budget)
 
@@ -172,9 +172,9 @@ def _bounds_of_sums(part: tuple[np.ndarray, np.ndarray]) -> tuple[int, int] | No
     return (int(sums.min()), int(sums.max())) if len(sums) else None
 
 
-def _with_sums(into: np.ndarray, field: Field, place: tuple[int, tuple[np.ndarray, np.ndarray]]) -> None:
+def _with_sums(into: np.ndarray, field: Field, portion: tuple[int, tuple[np.ndarray, np.ndarray]]) -> None:
     """Write the rows of a part with their sums to their place, where they may be already."""
-    start, (rows, sums) = place
+    start, (rows, sums) = portion
     target = into[start : start + len(rows)]
     if target.ctypes.data != rows.ctypes.data:
         target[:] = rows
@@ -186,7 +186,7 @@ def consolidated(pieces: Sequence[Columns], fields: Sequence[Field], budget: Bud
     """The rows of all pieces, added up."""
     packed, last = _packed(pieces, fields, budget), fields[-1]
     ranges = _ranges(packed, last.bits, budget)
-    parts = list(budget.each(partial(_sorted, bits=last.bits, least=last.least), ranges))
+    parts = list(budget.map(partial(_sorted, bits=last.bits, least=last.least), ranges))
     if len(parts) == 1 and 4 * len(parts[0][0]) < 3 * len(packed):
         parts = [(parts[0][0].copy(), parts[0][1])]  # the rest of its memory may go
     return Summed(parts, fields, budget)
@@ -204,14 +204,14 @@ def unpacked(
     field is not written.
     """
     starts = list(accumulate(map(len, parts), initial=0))
-    out, table = np.empty((len(columns), starts[-1]), dtype=np.int64), places(fields)
+    out, table = np.empty((len(columns), starts[-1]), dtype=np.int64), shifts(fields)
     size = budget.tuning.packing_rows
     portions = (
         (rows[at : at + size], out[:, start + at : start + min(at + size, len(rows))])
         for start, rows in zip(starts, parts, strict=False)
         for at in range(0, len(rows), size)
     )
-    for _ in budget.each(partial(_unpack, table, columns), portions):
+    for _ in budget.map(partial(_unpack, table, columns), portions):
         pass
     return out
 
@@ -223,7 +223,7 @@ def _packed(pieces: Sequence[Columns], fields: Sequence[Field], budget: Budget) 
         for portion in zip(starts, pieces, strict=False):
             _pack(packed, fields, portion)
         return packed
-    for _ in budget.each(partial(_pack, packed, fields), _cut(pieces, starts, size)):
+    for _ in budget.map(partial(_pack, packed, fields), _cut(pieces, starts, size)):
         pass
     return packed
 
@@ -255,12 +255,12 @@ def _ranges(packed: np.ndarray, diff_bits: int, budget: Budget) -> list[np.ndarr
     sample = np.sort(packed[:: max(1, len(packed) // (_SAMPLE * number))])
     bounds = sample[(np.arange(1, number) * len(sample)) // number] >> np.uint64(diff_bits) << np.uint64(diff_bits)
     portions = [packed[at : at + size] for at in range(0, len(packed), size)]
-    counts = np.stack(list(budget.each(partial(kernels.sorting.range_sizes, bounds), portions)))
+    counts = np.stack(list(budget.map(partial(kernels.sorting.range_sizes, bounds), portions)))
     ends = np.cumsum(counts.sum(axis=0))
-    places = np.cumsum(counts, axis=0) - counts + (ends - counts.sum(axis=0))
+    positions = np.cumsum(counts, axis=0) - counts + (ends - counts.sum(axis=0))
     divided = np.empty_like(packed)
-    moves = zip(portions, places, strict=True)
-    for _ in budget.each(lambda move: kernels.sorting.divide(bounds, move[0], divided, move[1]), moves):
+    moves = zip(portions, positions, strict=True)
+    for _ in budget.map(lambda move: kernels.sorting.divide(bounds, move[0], divided, move[1]), moves):
         pass
     return np.split(divided, ends[:-1])
 
@@ -273,9 +273,9 @@ def _sorted(packed: np.ndarray, bits: int, least: int) -> tuple[np.ndarray, np.n
     return keys[:number], sums[:number]
 
 
-def _unpack(table: Sequence[tuple[Field, int]], columns: Sequence[int], place: tuple[np.ndarray, np.ndarray]) -> None:
+def _unpack(table: Sequence[tuple[Field, int]], columns: Sequence[int], portion: tuple[np.ndarray, np.ndarray]) -> None:
     """Write some columns of packed rows to their place: (columns, m)."""
-    rows, out = place
+    rows, out = portion
     lower = np.empty(0, dtype=np.int64)
     for field, shift in table:
         if field.column not in columns:

@@ -366,7 +366,7 @@ def bucket_starts(rows: np.ndarray, down: int, spread: int, shift: int, budget: 
     def fill(first: int) -> None:
         kernels.packed.bucket_starts(starts, rows, down, shift, first, min(first + portion, len(rows)))
 
-    for _ in budget.each(fill, range(0, len(rows), portion)):
+    for _ in budget.map(fill, range(0, len(rows), portion)):
         pass
     starts[-1] = len(rows)
     return starts
@@ -380,4 +380,4 @@ class Searched(NamedTuple):
     batch: ColumnBatch
     table: np.ndarray
     starts: np.ndarray
-    place: tuple[int, int]
+    position: tuple[int, int]

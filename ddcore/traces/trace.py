@@ -302,24 +302,24 @@ _Source: TypeAlias = "SortedBatch | _Six"
 class _Six:
     """Up to six batches of arrays that are searched together, in one call for all of them."""
 
-    __slots__ = ("_batches", "_counts", "_places", "_starts", "_tables")
+    __slots__ = ("_batches", "_counts", "_positions", "_starts", "_tables")
 
     def __init__(self, batches: Sequence[Searched]) -> None:
         self._batches, filled = batches, [*batches, *[_nothing()] * (_SIX - len(batches))]
         self._tables, self._starts = [index.table for index in filled], [index.starts for index in filled]
-        self._places = np.array([index.place for index in filled], dtype=np.int64)
+        self._positions = np.array([index.position for index in filled], dtype=np.int64)
 
     def rows(self, keys: Keys, values: int, depth: int) -> tuple[Rows, int, int]:
         """The rows of the keys, how many of the batches have some, and how many rows a key has at most."""
         offsets, table, bits, most = kernels.look_up.rows_in_six(
-            *self._tables, *self._starts, self._places, keys.codes, keys.words, values + depth + 1
+            *self._tables, *self._starts, self._positions, keys.codes, keys.words, values + depth + 1
         )
         return Rows(offsets, table[:values], table[values:-1], table[-1]), bits.bit_count(), most
 
     def find(self, keys: Keys) -> tuple[Spans, int]:
         """The spans of the keys, for the other methods, and a bit for each batch that has rows of them."""
         spans, self._counts, bits = kernels.look_up.find_in_six(
-            *self._tables, *self._starts, self._places, keys.codes, keys.words
+            *self._tables, *self._starts, self._positions, keys.codes, keys.words
         )
         return (spans, spans), bits
 

@@ -25,7 +25,7 @@ from ddcore.io.delta.writer import Group, Writer
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -39,7 +39,7 @@ _ATTEMPTS = 10  # where others commit to the same table
 
 def commit(
     writer: Writer,
-    folder: Place,
+    folder: Location,
     files: Sequence[AddedFile],
     txn: int,
     *,
@@ -81,7 +81,7 @@ def commit(
 
 
 def _commit(
-    writer: Writer, folder: Place, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
+    writer: Writer, folder: Location, files: Sequence[AddedFile], txn: int, *, base: TableState | None, overwrite: bool,
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
     becomes: Mapping[str, Type | str] | None, carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
@@ -124,7 +124,7 @@ def _commit(
 
 
 def _commit_on(
-    writer: Writer, folder: Place, head: Head, kept: frozenset[str], change: heads.Change
+    writer: Writer, folder: Location, head: Head, kept: frozenset[str], change: heads.Change
 ) -> TableState | None:
     """Commit from the head of a table: its live files become ``kept`` and those that ``change`` adds, which also has
     the number and the notes. None where the Delta library has to commit.
@@ -147,7 +147,7 @@ def _commit_on(
     return prepared.head.state
 
 
-def change_from(writer: Writer, folder: Place, head: Head, change: heads.Change) -> Head | None:
+def change_from(writer: Writer, folder: Location, head: Head, change: heads.Change) -> Head | None:
     """Commit to a table from its head, and sync it; the head that it has then. None where the Delta library has to
     commit. Raises StorageError where another program just did.
     """
@@ -238,7 +238,7 @@ def _write_actions(
     table.update_incremental()
 
 
-def _check_present(folder: Place, paths: Iterable[str], state: TableState) -> None:
+def _check_present(folder: Location, paths: Iterable[str], state: TableState) -> None:
     """Raise StorageError for a file that version ``state`` needs and that was deleted, as VACUUM does after DELETE."""
     for path in sorted(paths):
         if not store.is_file(folder / path):
@@ -248,7 +248,7 @@ def _check_present(folder: Place, paths: Iterable[str], state: TableState) -> No
 
 
 @contextmanager
-def together(writer: Writer) -> Iterator[set[Place]]:
+def together(writer: Writer) -> Iterator[set[Location]]:
     """The writer's commits within this context are made at its end, in their order, and synced side by side.
 
     All are synced under temporary names first; then each gets its number. What it gives has then the tables for which

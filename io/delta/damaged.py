@@ -22,7 +22,7 @@ from ddcore.io.storage import objects, scratch, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place, sync
+from ddcore.io.storage.store import Location, sync
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("ddcore")
 
 
-def set_aside(writer: Writer, folder: Place) -> None:
+def set_aside(writer: Writer, folder: Location) -> None:
     """Let a table be created anew if it cannot be replaced by a commit: its log cannot be read, or it is not ours, or
     no table at all. Its folder is renamed to ``_damaged-NAME-1``; in an object store its log goes on, empty.
 
@@ -45,23 +45,23 @@ def set_aside(writer: Writer, folder: Place) -> None:
         writer.forget(folder)
 
 
-def set_aside_file(folder: Place) -> None:
+def set_aside_file(folder: Location) -> None:
     """Rename what is in the place of a folder of tables and is no folder, also a link that leads nowhere."""
     if isinstance(folder, Path) and os.path.lexists(folder) and not folder.is_dir():
         _rename(folder)
 
 
 def _rename(folder: Path) -> None:
-    places = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
+    free = (folder.with_name(f"_damaged-{folder.name}-{number}") for number in range(1, 10_000))
     with reporting(folder, "rename"):
-        place = next(place for place in places if not os.path.lexists(place))
-        folder.rename(place)
+        aside = next(aside for aside in free if not os.path.lexists(aside))
+        folder.rename(aside)
         sync(folder.parent)
         failpoint("after-aside")
-    _logger.info("note: %s cannot be replaced as a table of this warehouse: it was renamed to %s", folder, place.name)
+    _logger.info("note: %s cannot be replaced as a table of this warehouse: it was renamed to %s", folder, aside.name)
 
 
-def _is_replaceable(writer: Writer, folder: Place) -> bool:
+def _is_replaceable(writer: Writer, folder: Location) -> bool:
     """Whether a table is ours, and can be read and committed to."""
     try:
         with reporting(folder, "read"):
@@ -78,11 +78,11 @@ def _is_replaceable(writer: Writer, folder: Place) -> bool:
         return False
 
 
-def _is_begun(folder: Place) -> bool:
+def _is_begun(folder: Location) -> bool:
     """Whether a folder without a log has only data files of ours: of a run that was killed before its first commit."""
     if isinstance(folder, Path) and not folder.is_dir():
         return False
-    return all(file.place.name.startswith(".") or has_digests(file.place) for file in store.entries(folder))
+    return all(file.address.name.startswith(".") or has_digests(file.address) for file in store.entries(folder))
 
 
 def _is_append_only(configuration: Mapping[str, str | None]) -> bool:
@@ -101,9 +101,9 @@ def _begin_anew(writer: Writer, folder: Address) -> None:
     version = 1 + max((number for some in versions_of(folder) for number in some), default=-1)
     if version == 0:
         return
-    with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
-        DeltaTable.create(place, Schema([Field("diff", PrimitiveType("long"))])).create_checkpoint()
-        commit, checkpoint = (store.read(file(Path(place), 0)) for file in (commit_file, checkpoint_file))
+    with tempfile.TemporaryDirectory(dir=scratch.folder()) as temporary:
+        DeltaTable.create(temporary, Schema([Field("diff", PrimitiveType("long"))])).create_checkpoint()
+        commit, checkpoint = (store.read(file(Path(temporary), 0)) for file in (commit_file, checkpoint_file))
         writer.require_lock()
         if not objects.create(folder / LOG / commit_file(folder, version).name, commit):
             raise StorageError(

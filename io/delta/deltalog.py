@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from ddcore.base.errors import StorageError
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 LOG = "_delta_log"
 AFTER = "ddcore.after"  # in our commits in an object store: the ledger's newest entry when they were made
@@ -27,29 +27,29 @@ _MAINTENANCE = (  # operations that change no rows
 )  # fmt: skip
 
 
-def commit_file(folder: Place, version: int) -> Place:
+def commit_file(folder: Location, version: int) -> Location:
     """The path of commit ``version`` of a table."""
     return folder / f"{LOG}/{version:020d}.json"
 
 
-def checkpoint_file(folder: Place, version: int) -> Place:
+def checkpoint_file(folder: Location, version: int) -> Location:
     """The path of the checkpoint of a table at ``version``."""
     return folder / f"{LOG}/{version:020d}.checkpoint.parquet"
 
 
-def has_commits(folder: Place) -> bool:
+def has_commits(folder: Location) -> bool:
     """Whether the log has a commit. One that was emptied by a crash during creation has none."""
     return any(name.endswith(".json") for name in store.names(folder / LOG))
 
 
-def newest_checkpoint(folder: Place, version: int | None = None) -> int:
+def newest_checkpoint(folder: Location, version: int | None = None) -> int:
     """The version of the newest checkpoint, at or before ``version`` if there is one; -1 without any."""
     found = (_CHECKPOINT.match(name) for name in store.names(folder / LOG))
     versions = [int(name[1]) for name in found if name]
     return max((number for number in versions if version is None or number <= version), default=-1)
 
 
-def lost_versions(folder: Place, version: int | None = None) -> list[int]:
+def lost_versions(folder: Location, version: int | None = None) -> list[int]:
     """The versions whose commits are needed to open a table at ``version``, and are not in its log.
 
     Without ``version``: at the newest one that the log names. Lists the log's folder.
@@ -67,18 +67,18 @@ def gap_text(versions: Sequence[int]) -> str:
     return f"{what} missing from its log, and no checkpoint replaces it"
 
 
-def is_maintenance(folder: Place, version: int) -> bool:
+def is_maintenance(folder: Location, version: int) -> bool:
     """Whether a commit says that it changed no rows. False for a missing or empty commit."""
     info = commit_info(folder, version)
     return info.get("operation") in _MAINTENANCE or FENCE in info
 
 
-def commit_info(folder: Place, version: int) -> dict[str, Any]:
+def commit_info(folder: Location, version: int) -> dict[str, Any]:
     """What a commit says about itself; empty for a missing or empty commit."""
     return next(_actions(commit_file(folder, version), "commitInfo"), {})
 
 
-def compaction_of(folder: Place, version: int) -> list[list[int]] | None:
+def compaction_of(folder: Location, version: int) -> list[list[int]] | None:
     """The frontier to which a commit of ours compacted a table, empty where no time was changed; None for others."""
     try:
         elements = json.loads(str(commit_info(folder, version)[COMPACTED]))
@@ -87,25 +87,25 @@ def compaction_of(folder: Place, version: int) -> list[list[int]] | None:
     return elements if isinstance(elements, list) else None
 
 
-def last_transaction(folder: Place, app: str) -> int | None:
+def last_transaction(folder: Location, app: str) -> int | None:
     """The number of the newest transaction of an application; None without one. Reads one commit in most cases."""
     numbers = (_transaction(commit, app) for commit in reversed(_commits(folder)))
     return next((number for number in numbers if number is not None), None)
 
 
-def transaction_of(folder: Place, version: int, app: str) -> int | None:
+def transaction_of(folder: Location, version: int, app: str) -> int | None:
     """The number of an application's transaction in commit ``version``; None without one."""
     return _transaction(commit_file(folder, version), app)
 
 
-def _transaction(commit: Place, app: str) -> int | None:
+def _transaction(commit: Location, app: str) -> int | None:
     for action in _actions(commit, "txn"):
         if action.get("appId") == app and isinstance(action.get("version"), int):
             return int(action["version"])
     return None
 
 
-def named_files(folder: Place) -> set[str]:
+def named_files(folder: Location) -> set[str]:
     """The paths of all data files that any commit added or removed. Reads the whole log."""
     return {
         str(action["path"])
@@ -116,14 +116,14 @@ def named_files(folder: Place) -> set[str]:
     }
 
 
-def paths_in(folder: Place, version: int, kind: str) -> set[str]:
+def paths_in(folder: Location, version: int, kind: str) -> set[str]:
     """The paths of the files that a commit added (``add``), removed (``remove``), or names for the change feed
     (``cdc``).
     """
     return {unquote(str(action.get("path", ""))) for action in _actions(commit_file(folder, version), kind)}
 
 
-def versions_of(folder: Place) -> tuple[list[int], list[int]]:
+def versions_of(folder: Location) -> tuple[list[int], list[int]]:
     """The versions of the commits and of the checkpoints in a table's log, sorted. Lists the folder."""
     names = store.names(folder / LOG)
     entries = [(name[:_DIGITS], name[_DIGITS:]) for name in names if name[:_DIGITS].isdigit()]
@@ -131,11 +131,11 @@ def versions_of(folder: Place) -> tuple[list[int], list[int]]:
     return commits, [int(number) for number, ending in entries if ending == ".checkpoint.parquet"]
 
 
-def _commits(folder: Place) -> list[Place]:
+def _commits(folder: Location) -> list[Location]:
     return [folder / LOG / name for name in store.names(folder / LOG) if name.endswith(".json") and name[0].isdigit()]
 
 
-def _actions(commit: Place, kind: str) -> Iterator[dict[str, Any]]:
+def _actions(commit: Location, kind: str) -> Iterator[dict[str, Any]]:
     try:
         text = store.read(commit).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):

@@ -30,7 +30,7 @@ from ddcore.base.version import __version__
 from ddcore.io.delta.deltalog import COMPACTED, LOG, commit_file, versions_of
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -129,7 +129,7 @@ class Prepared:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def at(folder: Place, state: TableState | None, seen: Seen | None = None) -> Head | None:
+def at(folder: Location, state: TableState | None, seen: Seen | None = None) -> Head | None:
     """The head of a table whose newest commit is that of ``state``; None where the library has to open it. ``seen``:
     what an earlier command of this process knew of it, so that the same commit is not read again.
     """
@@ -140,13 +140,13 @@ def at(folder: Place, state: TableState | None, seen: Seen | None = None) -> Hea
     return head if head is not None and head.state == state and _is_whole(folder, state.version) else None
 
 
-def seen(heads: Mapping[Place, Head]) -> dict[Place, Seen]:
+def seen(heads: Mapping[Location, Head]) -> dict[Location, Seen]:
     """What is kept of heads for the next command of this process. One look at each commit's file."""
     stamps = ((folder, head, stamp(folder, head.version)) for folder, head in heads.items())
     return {folder: Seen(head, stamped) for folder, head, stamped in stamps if stamped is not None}
 
 
-def is_current(folder: Place, listed: Listed, state: TableState) -> bool:
+def is_current(folder: Location, listed: Listed, state: TableState) -> bool:
     """Whether what was listed is what the table has at ``state`` now: its log has had no commit since."""
     return (
         isinstance(folder, Path)
@@ -157,7 +157,7 @@ def is_current(folder: Place, listed: Listed, state: TableState) -> bool:
     )
 
 
-def stamp(folder: Place, version: int) -> tuple[int, int, int] | None:
+def stamp(folder: Location, version: int) -> tuple[int, int, int] | None:
     """What the file of a commit is like: its number, size and time. None where there is none, and in a store."""
     if not isinstance(folder, Path):
         return None
@@ -168,7 +168,7 @@ def stamp(folder: Place, version: int) -> tuple[int, int, int] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def newest(folder: Place) -> Head | None:
+def newest(folder: Location) -> Head | None:
     """The head of a table at its newest commit, whatever that is; None where the library has to open it."""
     if not isinstance(folder, Path):
         return None
@@ -185,7 +185,7 @@ def _is_whole(folder: Path, version: int) -> bool:
     return commits[bisect_left(commits, first) :] == [*range(first, version + 1)]
 
 
-def _read(folder: Place, version: int) -> Head | None:
+def _read(folder: Location, version: int) -> Head | None:
     """The head that a commit gives; None unless its actions agree with it."""
     try:
         actions = [json.loads(line) for line in store.read(commit_file(folder, version)).splitlines()]
@@ -324,7 +324,7 @@ def publish(prepared: Prepared) -> None:
         store.delete(temporary)
 
 
-def remove_left(folders: Iterable[Place]) -> None:
+def remove_left(folders: Iterable[Location]) -> None:
     """Remove the commits of a killed process that have no number in the logs of these tables."""
     for folder in folders:
         if isinstance(folder, Path):

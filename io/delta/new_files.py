@@ -14,7 +14,7 @@ from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,7 +26,7 @@ _ROW_GROUP = 128 * 1024
 
 
 def write_file(
-    folder: Place,
+    folder: Location,
     stem: str,
     table: pa.Table,
     *,
@@ -52,7 +52,7 @@ def write_file(
 
 
 def new_file(
-    folder: Place, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str],
+    folder: Location, stem: str, write: Callable[[Path, bool], tuple[int, str]], partition: Mapping[str, str],
     unsynced: Unsynced | None = None,
 ) -> tuple[str, int]:  # fmt: skip
     """Have a data file written and sync it to the disk, with those that are ``unsynced`` if there are such; return its
@@ -60,11 +60,11 @@ def new_file(
 
     ``write`` gets a path, and whether it has to sync the file; it returns the size and the digest for the name.
     """
-    place = "".join(f"{name}={value}/" for name, value in partition.items())
-    directory = folder / place
+    prefix = "".join(f"{name}={value}/" for name, value in partition.items())
+    directory = folder / prefix
     with reporting(directory, "write to"), store.new_file(directory, stem) as new:
         size, digest = write(new.temporary, unsynced is None)
-        path = f"{place}{new.name}-{digest}.parquet"
+        path = f"{prefix}{new.name}-{digest}.parquet"
         failpoint("after-write")
         new.finish(folder / path)
         folders = [directory, folder] if partition else [directory]
@@ -80,9 +80,9 @@ class Unsynced:
     """Data files that are written and not synced to the disk yet. At the end of its context they are, side by side."""
 
     def __init__(self) -> None:
-        self._files: list[tuple[Place, Sequence[Place]]] = []
+        self._files: list[tuple[Location, Sequence[Location]]] = []
 
-    def add(self, file: Place, folders: Sequence[Place]) -> None:
+    def add(self, file: Location, folders: Sequence[Location]) -> None:
         """A file that has its name, and the folders that may have got new names."""
         self._files.append((file, folders))
 

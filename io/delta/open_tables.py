@@ -15,7 +15,7 @@ from ddcore.io.delta.deltalog import gap_text, lost_versions
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.storage.reporting import REFRESH, reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -26,7 +26,7 @@ _NOT_IN_PATHS = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @contextmanager
-def reading(folder: Place, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
+def reading(folder: Location, doing: str = "read", state: TableState | None = None) -> Iterator[None]:
     """Report errors of a table (:func:`reporting`). They name the version that the ledger names, and those whose
     commits are lost: someone deleted them, or the log was cleaned up.
     """
@@ -38,15 +38,15 @@ def reading(folder: Place, doing: str = "read", state: TableState | None = None)
             raise
         version = None if state is None else state.version
         lost = lost_versions(folder, version)
-        place = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
+        what = f"{doing} {folder}" if version is None else f"{doing} {folder} at version {version} of the table"
         if lost:
-            raise StorageError(f"cannot {place}: {gap_text(lost)}", mend_hint(folder)) from error
-        if doing == "read" and place not in error.message:  # an inner call may have named the version
-            error.message = error.message.replace(f"{doing} {folder}", place, 1)
+            raise StorageError(f"cannot {what}: {gap_text(lost)}", mend_hint(folder)) from error
+        if doing == "read" and what not in error.message:  # an inner call may have named the version
+            error.message = error.message.replace(f"{doing} {folder}", what, 1)
         raise
 
 
-def head_of(folder: Place, state: TableState | None, writer: Writer | None = None) -> Head | None:
+def head_of(folder: Location, state: TableState | None, writer: Writer | None = None) -> Head | None:
     """The head of a table at a state that the ledger names, if that is its newest version."""
     if writer is not None and state is not None and (head := writer.head(folder)) is not None and head.state == state:
         return head
@@ -56,7 +56,7 @@ def head_of(folder: Place, state: TableState | None, writer: Writer | None = Non
     return head
 
 
-def open_table(folder: Place, version: int | None = None, *, writer: Writer | None = None) -> DeltaTable:
+def open_table(folder: Location, version: int | None = None, *, writer: Writer | None = None) -> DeltaTable:
     """The table at a version, by default the newest. StorageError for a log with a gap; the library's errors for other
     damage. A ``writer`` opens the newest once.
     """
@@ -68,7 +68,7 @@ def open_table(folder: Place, version: int | None = None, *, writer: Writer | No
     return table
 
 
-def _opened_at(folder: Place, version: int | None) -> DeltaTable:
+def _opened_at(folder: Location, version: int | None) -> DeltaTable:
     try:
         return _loaded(folder, version)
     except DdError:
@@ -79,7 +79,7 @@ def _opened_at(folder: Place, version: int | None) -> DeltaTable:
         raise
 
 
-def _loaded(folder: Place, version: int | None) -> DeltaTable:
+def _loaded(folder: Location, version: int | None) -> DeltaTable:
     from deltalake import DeltaTable
 
     options = options_of(folder)
@@ -90,7 +90,7 @@ def _loaded(folder: Place, version: int | None) -> DeltaTable:
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
 
 
-def location(folder: Place) -> str:
+def location(folder: Location) -> str:
     """``folder`` as a path for delta-rs; UsageError where it would look somewhere else.
 
     delta-rs turns the real path into a URL, and its kernel decodes that URL twice: ``%41`` becomes ``A`` and a
@@ -107,7 +107,7 @@ def location(folder: Place) -> str:
     return str(folder)
 
 
-def options_of(folder: Place) -> dict[str, str] | None:
+def options_of(folder: Location) -> dict[str, str] | None:
     """The settings of the store for the Delta library; None for a folder of the file system."""
     if isinstance(folder, Path):
         return None
@@ -116,13 +116,13 @@ def options_of(folder: Place) -> dict[str, str] | None:
     return objects.options()
 
 
-def mend_hint(folder: Place) -> str:
+def mend_hint(folder: Location) -> str:
     """The hint for a damaged table: state and outputs can be rebuilt, inputs cannot."""
     if folder.parent.name == "inputs":
         return "restore the folder from a backup, or ingest its sources into a new warehouse"
     return REFRESH if not is_ledger(folder) else "restore the folder from a backup"
 
 
-def is_ledger(folder: Place) -> bool:
+def is_ledger(folder: Location) -> bool:
     """Whether a table is the ledger; an input or output of that name is in another folder."""
     return folder.name == "ledger" and folder.parent.name not in ("inputs", "outputs", "state")

@@ -8,31 +8,31 @@ from pathlib import Path
 
 from ddcore.io.delta.deltalog import LOG, commit_file
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place, sync
+from ddcore.io.storage.store import Location, sync
 
 _SYNCS = 16  # at the same time
 _FEW = 3  # files that are not worth a thread
 
 
-def sync_all(files: Sequence[Place], folders: Sequence[Place]) -> None:
+def sync_all(files: Sequence[Location], folders: Sequence[Location]) -> None:
     """Sync files to the disk, side by side, and then the names in folders."""
-    for places in (files, list(dict.fromkeys(folders))):
-        if len(places) < _FEW:
-            for place in places:
-                sync(place)
+    for addresses in (files, list(dict.fromkeys(folders))):
+        if len(addresses) < _FEW:
+            for address in addresses:
+                sync(address)
         else:
             from concurrent.futures import ThreadPoolExecutor
 
             with ThreadPoolExecutor(_SYNCS) as pool:  # a thread has several files: to hand one on costs as much
-                list(pool.map(_sync_each, [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]))
+                list(pool.map(_sync_each, [addresses[start::_SYNCS] for start in range(min(_SYNCS, len(addresses)))]))
 
 
-def _sync_each(places: Sequence[Place]) -> None:
-    for place in places:
-        sync(place)
+def _sync_each(addresses: Sequence[Location]) -> None:
+    for address in addresses:
+        sync(address)
 
 
-def settle(folder: Place, first: int, last: int) -> None:
+def settle(folder: Location, first: int, last: int) -> None:
     """Sync commits ``first`` to ``last`` to the disk, before anything that depends on them is written.
 
     Commits before a checkpoint may have been deleted. Checkpoints of these commits are synced too; with ``first`` 0, a

@@ -27,7 +27,7 @@ from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +42,7 @@ APP = "ddcore"  # the one application id of our transactions; its version is the
 _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400} seconds"
 
 
-def schema_of(folder: Place, writer: Writer | None = None) -> Schema:
+def schema_of(folder: Location, writer: Writer | None = None) -> Schema:
     """The columns of one of our tables in order, without those it is partitioned by."""
     with reporting(folder, "read", mend_hint(folder)):
         table = open_table(folder, writer=writer)
@@ -52,7 +52,7 @@ def schema_of(folder: Place, writer: Writer | None = None) -> Schema:
 
 def create(
     writer: Writer,
-    folder: Place,
+    folder: Location,
     schema: Mapping[str, Type | str],
     partition_by: Sequence[str] = (),
     *,
@@ -67,7 +67,7 @@ def create(
     """
     from deltalake import DeltaTable
 
-    place = location(folder)
+    address = location(folder)
     wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
     with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
@@ -84,7 +84,7 @@ def create(
             failpoint("after-folder")
         writer.require_lock()
         table = DeltaTable.create(
-            place,
+            address,
             delta_schema(schema),
             mode=mode,
             partition_by=list(partition_by),
@@ -97,7 +97,7 @@ def create(
         failpoint("after-begin" if is_ledger(folder) else "after-create")
 
 
-def committed(writer: Writer, folder: Place, txn: int, base: TableState | None) -> TableState | None:
+def committed(writer: Writer, folder: Location, txn: int, base: TableState | None) -> TableState | None:
     """The state of a table if its last commit, but for maintenance, has the transaction number ``txn``; else None.
 
     Every commit after ``base`` is on the disk when this returns.
@@ -116,7 +116,7 @@ def committed(writer: Writer, folder: Place, txn: int, base: TableState | None) 
         return state_of_table(head, files_of(head))
 
 
-def strays(writer: Writer, folder: Place, base: TableState | None) -> list[LiveFile]:
+def strays(writer: Writer, folder: Location, base: TableState | None) -> list[LiveFile]:
     """The files of ours that a table holds beyond those of ``base``: runs that were given up had committed them."""
     if not exists(folder):
         return []
@@ -127,7 +127,7 @@ def strays(writer: Writer, folder: Place, base: TableState | None) -> list[LiveF
         return [file for file in files_of(head) if file.path not in known and datafile.has_digests(folder / file.path)]
 
 
-def is_settled(folder: Place, base: TableState) -> bool:
+def is_settled(folder: Location, base: TableState) -> bool:
     """Whether no commits but maintenance came after ``base``: none of a run that did not finish. Looks for one file."""
     version = base.version + 1
     while is_maintenance(folder, version):
@@ -135,14 +135,14 @@ def is_settled(folder: Place, base: TableState) -> bool:
     return not store.is_file(commit_file(folder, version))
 
 
-def lost(writer: Writer, folder: Place, base: TableState | None) -> list[LiveFile]:
+def lost(writer: Writer, folder: Location, base: TableState | None) -> list[LiveFile]:
     """The files of a table at ``base`` that its newest version does not have: a run that was given up removed them."""
     with reporting(folder, "read", mend_hint(folder)):
         live = paths_of(open_table(folder, writer=writer))
     return [file for file in live_files(folder, base, writer) if file.path not in live]
 
 
-def is_kept(folder: Place, state: TableState, writer: Writer | None = None) -> bool:
+def is_kept(folder: Location, state: TableState, writer: Writer | None = None) -> bool:
     """Whether a table can still be opened as it was in an earlier state: its log is there, and all its files are."""
     try:
         return all(store.is_file(folder / file.path) for file in live_files(folder, state, writer))
@@ -150,7 +150,7 @@ def is_kept(folder: Place, state: TableState, writer: Writer | None = None) -> b
         return False
 
 
-def live_files(folder: Place, state: TableState | None, writer: Writer | None = None) -> list[LiveFile]:
+def live_files(folder: Location, state: TableState | None, writer: Writer | None = None) -> list[LiveFile]:
     """The data files of a table in the state that the ledger names, by path; none for None. Reads the Delta log only.
 
     If all later commits are maintenance (OPTIMIZE, VACUUM), these are the files after it: the old ones may be deleted.
@@ -171,14 +171,14 @@ def live_files(folder: Place, state: TableState | None, writer: Writer | None = 
     return files
 
 
-def opened(folder: Place, state: TableState, writer: Writer | None = None) -> DeltaTable:
+def opened(folder: Location, state: TableState, writer: Writer | None = None) -> DeltaTable:
     """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
     with reading(folder, "read", state):
         return table_at(folder, open_table(folder, writer=writer), state.version)
 
 
 def stored_columns(
-    folder: Place, state: TableState | None = None, writer: Writer | None = None
+    folder: Location, state: TableState | None = None, writer: Writer | None = None
 ) -> list[tuple[str, str]]:
     """Names and Delta types of a table's columns, in order, at a state that the ledger names, else in its newest
     version.
@@ -189,14 +189,14 @@ def stored_columns(
         return columns(open_table(folder, writer=writer) if state is None else opened(folder, state, writer))
 
 
-def state_at(folder: Place, version: int) -> TableState:
+def state_at(folder: Location, version: int) -> TableState:
     """The state of a table at one of its versions."""
     table = open_table(folder, version)
     return state_of_table(table, files_of(table))
 
 
 def scan(
-    folder: Place, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True,
+    folder: Location, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True,
     may_meet: datafile.MayMeet | None = None,
 ) -> pl.LazyFrame:  # fmt: skip
     """The rows of some of a table's files, in file order, as a lazy frame.
@@ -215,12 +215,12 @@ def scan(
         integer_cast="upcast", float_cast="upcast", datetime_cast=["nanosecond-downcast", "convert-timezone"]
     )
     paths, hint = [folder / file.path for file in files], mend_hint(folder)
-    ranges: dict[Place, list[tuple[int, int]]] = {}
+    ranges: dict[Location, list[tuple[int, int]]] = {}
     for path in paths if check else ():
         if isinstance(path, Path) and may_meet is not None:
-            places = datafile.rows_that_may_meet(path, hint, may_meet)
-            if places is not None:
-                ranges[path] = places
+            portions = datafile.rows_that_may_meet(path, hint, may_meet)
+            if portions is not None:
+                ranges[path] = portions
         elif isinstance(path, Path):
             datafile.verify(path, hint)
     # The statistics of files that other programs wrote may be wrong.
@@ -238,7 +238,7 @@ def scan(
         return values_of(reader(sources(paths, hint)), schema)
     # A reader of a slice reads the row groups of the slice.
     parts = [
-        reader(sources([path], hint)).slice(*place) for path in paths for place in ranges.get(path, [(0, None)])
+        reader(sources([path], hint)).slice(*portion) for path in paths for portion in ranges.get(path, [(0, None)])
     ]  # fmt: skip
     return values_of(pl.concat(parts) if parts else pl.LazyFrame(schema=types), schema)
 
@@ -262,19 +262,19 @@ def _from_stored(values: pl.Series, kind: Type) -> pl.Series:
     return from_stored(values, kind)
 
 
-def exists(folder: Place) -> bool:
+def exists(folder: Location) -> bool:
     """Whether a folder is a table. One with an empty log, from a crash during creation, is not."""
     return has_commits(folder) or newest_checkpoint(folder) >= 0
 
 
-def write_checkpoint(writer: Writer, folder: Place, version: int) -> None:
+def write_checkpoint(writer: Writer, folder: Location, version: int) -> None:
     """Write a checkpoint of a table at one of its versions, so that entries of its log before that can be deleted."""
     writer.require_lock()
     open_table(folder, version).create_checkpoint()
     syncs.settle(folder, version, version)
 
 
-def keep_removals(writer: Writer, folder: Place, seconds: float) -> None:
+def keep_removals(writer: Writer, folder: Location, seconds: float) -> None:
     """Let checkpoints name a removed file for so long. By default they do for a week, so that they grow with the number
     of runs in a week. Commits the table's property if it has another value.
     """
@@ -288,12 +288,12 @@ def keep_removals(writer: Writer, folder: Place, seconds: float) -> None:
             syncs.settle(folder, table.version(), table.version())
 
 
-def sources(paths: Sequence[Place], hint: str) -> Any:
+def sources(paths: Sequence[Location], hint: str) -> Any:
     """Data files for Polars: paths, or the checked bytes of objects, which it does not fetch a second time then."""
     return [path if isinstance(path, Path) else datafile.content(path, hint) for path in paths]
 
 
-def table_at(folder: Place, head: DeltaTable, version: int) -> DeltaTable:
+def table_at(folder: Location, head: DeltaTable, version: int) -> DeltaTable:
     """The table at a version that the ledger names, or at the last of the maintenance commits that follow it."""
     newest = head.version()
     while version < newest and is_maintenance(folder, version + 1):
@@ -301,7 +301,7 @@ def table_at(folder: Place, head: DeltaTable, version: int) -> DeltaTable:
     return head if newest == version else open_table(folder, version)
 
 
-def check_files(folder: Place, table: DeltaTable, state: TableState) -> list[LiveFile]:
+def check_files(folder: Location, table: DeltaTable, state: TableState) -> list[LiveFile]:
     """The live files of a table at ``state`` or at later maintenance of it; StorageError if they differ."""
     files = files_of(table)
     now = state_of_table(table, files)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ddcore.io.delta.heads import Head, Listed, Prepared, Seen
     from ddcore.io.storage.lease import Lease
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Group:
     """Commits that are made together, and the tables to which another program had committed meanwhile."""
 
     pending: list[Prepared] = field(default_factory=list)
-    overtaken: set[Place] = field(default_factory=set)
+    overtaken: set[Location] = field(default_factory=set)
 
 
 class Writer:
@@ -40,10 +40,10 @@ class Writer:
         self.tuning = tuning
         self.lease = None if isinstance(lock, Lock) else lock
         self.group: Group | None = None
-        self._tables: dict[Place, DeltaTable] = {}
-        self.heads: dict[Place, Head] = {}  # of tables that are known by their newest commit
-        self.seen: Mapping[Place, Seen] = {}  # what an earlier command of this process left of such
-        self.listed: dict[Place, Listed] = {}  # of tables that are not; each is compared before use
+        self._tables: dict[Location, DeltaTable] = {}
+        self.heads: dict[Location, Head] = {}  # of tables that are known by their newest commit
+        self.seen: Mapping[Location, Seen] = {}  # what an earlier command of this process left of such
+        self.listed: dict[Location, Listed] = {}  # of tables that are not; each is compared before use
 
     def require_lock(self) -> None:
         """Raise LockHeld if the lock expired and another process took it over. One request; nothing in a folder.
@@ -54,25 +54,25 @@ class Writer:
         if self.lease is not None:
             self.lease.check()
 
-    def table(self, folder: Place) -> DeltaTable | None:
+    def table(self, folder: Location) -> DeltaTable | None:
         """A table that is open."""
         return self._tables.get(folder)
 
-    def keep(self, folder: Place, table: DeltaTable) -> None:
+    def keep(self, folder: Location, table: DeltaTable) -> None:
         """Let the next use of a table find it open."""
         self._tables[folder] = table
 
-    def head(self, folder: Place) -> Head | None:
+    def head(self, folder: Location) -> Head | None:
         """The head of a table that is known by its newest commit."""
         return self.heads.get(folder)
 
-    def note_head(self, folder: Place, head: Head) -> None:
+    def note_head(self, folder: Location, head: Head) -> None:
         """A table has this head now, by a commit of this process or as it was read."""
         self.heads[folder] = head
         if (table := self._tables.get(folder)) is not None and table.version() != head.version:
             del self._tables[folder]
 
-    def forget(self, folder: Place) -> None:
+    def forget(self, folder: Location) -> None:
         """A table is not as it was known: its folder is gone, or another process has committed to it."""
         self._tables.pop(folder, None)
         self.heads.pop(folder, None)

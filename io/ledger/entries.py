@@ -39,7 +39,7 @@ from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -69,7 +69,7 @@ class Entries:
     ``last``: the number of the newest row, None where there is none. ``summary``: that of the newest row.
     """
 
-    def __init__(self, folder: Place, writer: Writer | None = None) -> None:
+    def __init__(self, folder: Location, writer: Writer | None = None) -> None:
         """Read and check the newest rows, and the summary in the last of them."""
         self.folder, self.writer = folder, writer
         self.last: int | None = None
@@ -423,7 +423,7 @@ def _paths(table: DeltaTable) -> list[str]:
     return paths
 
 
-def _check_format(folder: Place, description: str) -> None:
+def _check_format(folder: Location, description: str) -> None:
     """Raise StorageError for a warehouse of another format."""
     text = description.removeprefix(_DESCRIPTION)
     if text != str(FORMAT):

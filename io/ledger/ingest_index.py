@@ -85,7 +85,12 @@ class IngestIndex:
         for one in index._files:
             live = [row for row in one["ingests"] if row[1] not in undone] if undone else one["ingests"]
             index.numbers.update({row[0]: row[1] for row in live})
-            newest.update({tuple(one["columns"][place]): entry for place, entry in {r[4]: r[0] for r in live}.items()})
+            newest.update(
+                {
+                    tuple(one["columns"][column_number]): entry
+                    for column_number, entry in {r[4]: r[0] for r in live}.items()
+                }
+            )
             index.plus += one["plus"]
             index.minus += one["minus"]
         index.columns = tuple(sorted(newest, key=newest.__getitem__, reverse=True))
@@ -97,7 +102,7 @@ class IngestIndex:
         wanted, entries = frozenset(marks), set[int]()
         for one in self._files:
             if not wanted.isdisjoint(one["marks"]):
-                entries.update(place for place, mark in zip(one["places"], one["marks"], strict=True) if mark in wanted)
+                entries.update(entry for entry, mark in zip(one["places"], one["marks"], strict=True) if mark in wanted)
         return entries & self.numbers.keys()
 
     def between(self, first: int, last: int) -> set[int]:

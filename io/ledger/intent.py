@@ -8,7 +8,7 @@ from ddcore.io.delta import open_tables, tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 
 def is_committed(ledger: Ledger, run: int) -> bool:
@@ -52,7 +52,7 @@ def check_restated(ledger: Ledger, restates: Frontier) -> None:
         )
 
 
-def _newest_run(ledger: Ledger, folder: Place) -> int:
+def _newest_run(ledger: Ledger, folder: Location) -> int:
     """The number of the last run that committed to a table, 0 for none."""
     with reporting(folder, "read"):
         table = open_tables.open_table(folder, writer=ledger.writer)

@@ -27,7 +27,7 @@ class OperatorRecord:
     number: int
     kind: str
     title: str
-    place: str = ""
+    source_line: str = ""
     loop: int = 0
     reads: tuple[int, ...] = ()
     feedback: tuple[int, ...] = ()
@@ -50,7 +50,7 @@ class OperatorRecord:
     @property
     def named(self) -> str:
         """Its title and its place: ``join on stop = src (program.py:11)``."""
-        return f"{self.title} ({self.place})" if self.place else self.title
+        return f"{self.title} ({self.source_line})" if self.source_line else self.title
 
 
 @dataclass(frozen=True, slots=True)

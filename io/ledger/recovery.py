@@ -20,7 +20,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, IngestRecord, UndoRecord, from_json, row_of, to_json
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 UNKNOWN = TableState(0, 0, 0, "")  # of a record whose commit is still to come
 _KEY = "ddcore"
@@ -82,7 +82,7 @@ def note(record: IngestRecord | UndoRecord) -> str:
     return f"{what} was killed, or failed, after its commit to {record.input}: it is finished now"
 
 
-def _unrecorded(ledger: Ledger, folder: Place) -> IngestRecord | UndoRecord | None:
+def _unrecorded(ledger: Ledger, folder: Location) -> IngestRecord | UndoRecord | None:
     """The record of the commit after the ledger's state of an input, with the table's state; None without one.
 
     None also if other commits but maintenance follow, or the files are not those that the record says.

@@ -29,7 +29,7 @@ from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.project.times import Time, span
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ class ChangeLog:
     committed. ``stored``: how the table has the columns of the row, where not simply as they are.
     """
 
-    folder: Place
+    folder: Location
     schema: Schema
     dims: tuple[str, ...] = ("version",)
     writer: Writer | None = field(default=None, compare=False, repr=False)

@@ -218,8 +218,8 @@ def _texts(values: pl.Series) -> _Texts:
     texts = values.to_arrow(compat_level=pl.CompatLevel.newest())
     if len(texts) == 0:  # Arrow may have an offset, and no buffer
         return _Texts(np.empty((0, 2), np.uint64), np.empty(0, np.uint64), np.empty(0, np.uint8))
-    _, places, *buffers = texts.buffers()
-    views = np.frombuffer(places, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
+    _, offsets, *buffers = texts.buffers()
+    views = np.frombuffer(offsets, dtype=np.uint64, count=2 * len(texts), offset=16 * texts.offset)
     parts = [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
     starts = np.cumsum([0, *map(len, parts)]).astype(np.uint64)
     data = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])

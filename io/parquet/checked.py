@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from ddcore.io.parquet.pages import Output
@@ -53,7 +53,7 @@ class Checked:
         self.data = source.data
         blocks = -(-end // BLOCK)
         if len(self.data) < end + 8 * blocks or len(units) != -(-blocks // _UNIT):
-            raise damaged(source.place, hint)
+            raise damaged(source.address, hint)
         self.words = self.data[: len(self.data) // 8 * 8].view(np.int64)
         self._blocks = self.words[end // 8 : end // 8 + blocks]
         self._known, self._units_known = np.zeros(blocks, dtype=bool), np.zeros(len(units), dtype=bool)
@@ -100,10 +100,10 @@ class Checked:
         if len(units):
             of_units = digests(self.words, units, _UNIT, first, first + len(self._blocks))
             if (of_units != self._units[units]).any():
-                raise damaged(self._source.place, self.hint)
+                raise damaged(self._source.address, self.hint)
             self._units_known[units] = True
         if (digests(self.words, blocks, BLOCK // 8, 0, first) != self._blocks[blocks]).any():
-            raise damaged(self._source.place, self.hint)
+            raise damaged(self._source.address, self.hint)
         self._known[blocks] = True
         self._whole = bool(self._known.all())
         self.read += int((ends - begins).sum())
@@ -120,6 +120,6 @@ def _distinct(numbers: np.ndarray) -> np.ndarray:
     return numbers[is_first]
 
 
-def damaged(path: Place, hint: str) -> StorageError:
+def damaged(path: Location, hint: str) -> StorageError:
     """The error of a file whose bytes have changed."""
     return StorageError(f"{path} is damaged: its bytes have changed since it was written", hint)

@@ -25,7 +25,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.io.parquet.checked import Checked, damaged
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Contents, Mapped, Place
+from ddcore.io.storage.store import Contents, Location, Mapped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small
 
 _MOST_VERIFIED = 1 << 16  # files
 _MOMENT = 2_000_000_000  # nanoseconds
-_verified: dict[Place, tuple[int, ...]] = {}  # a cache; what is in it is true whoever asks
+_verified: dict[Location, tuple[int, ...]] = {}  # a cache; what is in it is true whoever asks
 
 Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 # Whether rows can meet a condition whose columns of int64 are between some bounds, by name: the least, the greatest.
@@ -78,12 +78,12 @@ def write(
         return file.size, digest_of(_footer(file) or b"")
 
 
-def has_digests(path: Place) -> bool:
+def has_digests(path: Location) -> bool:
     """Whether we wrote the file, so that every byte of it can be verified."""
     return _digest_in_name(path) is not None
 
 
-def verify(path: Place, hint: str) -> None:
+def verify(path: Location, hint: str) -> None:
     """Raise StorageError if any byte of a file has changed since it was written. One pass over it, 1 GB/s; none over a
     file of this machine that this process has verified, and that nobody has touched since.
     """
@@ -101,7 +101,7 @@ def verify(path: Place, hint: str) -> None:
         _verified[path] = before
 
 
-def _stamp(path: Place, hint: str) -> tuple[int, ...] | None:
+def _stamp(path: Location, hint: str) -> tuple[int, ...] | None:
     """What differs once a file of this machine was written to; None for one that was a moment ago, as the clock of a
     file system may not tell another write from that.
     """
@@ -142,7 +142,7 @@ def rows_that_may_meet(path: Path, hint: str, may_meet: MayMeet) -> list[tuple[i
     return None if len(ranges) == len(groups["rows"]) else ranges
 
 
-def content(path: Place, hint: str) -> bytes:
+def content(path: Location, hint: str) -> bytes:
     """The bytes of a whole file, checked where it has digests. Raises StorageError where it is damaged."""
     expected = _digest_in_name(path)
     with reporting(path, "read", hint), store.opened(path, whole=True) as file:
@@ -151,7 +151,7 @@ def content(path: Place, hint: str) -> bytes:
         return file.read(file.size, 0)
 
 
-def notes(path: Place, hint: str, names: Iterable[str]) -> dict[str, str]:
+def notes(path: Location, hint: str, names: Iterable[str]) -> dict[str, str]:
     """Those of some notes, by name, that the footer of a file has. Raises StorageError where it is damaged.
 
     Does not import PyArrow, which takes longer than a command that reads a few notes.
@@ -164,7 +164,7 @@ def notes(path: Place, hint: str, names: Iterable[str]) -> dict[str, str]:
     return {name: text for name in names if (text := _note(footer, name)) is not None}
 
 
-def glance(path: Place, name: str) -> str | None:
+def glance(path: Location, name: str) -> str | None:
     """A note of a file; None without it. Checks nothing: for offers that a command checks when it gets them."""
     with store.opened(path) as file:
         return _note(_footer(file) or b"", name)
@@ -173,16 +173,16 @@ def glance(path: Place, name: str) -> str | None:
 def _note(footer: bytes, name: str) -> str | None:
     """A note in a footer. Notes are JSON, so nothing else has the name and the byte 24, which is before each text."""
     _, key, rest = footer.rpartition(name.encode() + _TEXT)
-    length = place = 0
+    length = position = 0
     while key:  # the length, in groups of seven bits, the lowest first; each but the last has the eighth
-        length |= (rest[place] & 127) << 7 * place
-        place += 1
-        if rest[place - 1] < 128:
-            return rest[place : place + length].decode()
+        length |= (rest[position] & 127) << 7 * position
+        position += 1
+        if rest[position - 1] < 128:
+            return rest[position : position + length].decode()
     return None
 
 
-def rows_of(path: Place, hint: str) -> int:
+def rows_of(path: Location, hint: str) -> int:
     """The rows of a file, by its footer, which is checked. Raises StorageError where it is missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -199,7 +199,7 @@ def rows_of(path: Place, hint: str) -> int:
 
 def note_of(source: Mapped, name: str, hint: str) -> str:
     """A note of a file that must have it, from its footer, which is checked."""
-    data, path = source.data, source.place
+    data, path = source.data, source.address
     expected, size = _digest_in_name(path), len(data)
     length = int.from_bytes(data[-8:-4].tobytes(), "little") + 8
     if size < length or data[-4:].tobytes() != _MAGIC:
@@ -305,14 +305,14 @@ class _Bounds:
 class _Read:
     """A file that was read as a whole, as an array."""
 
-    def __init__(self, place: Place, file: Contents) -> None:
-        self.place, self.data = place, np.frombuffer(file.read(file.size, 0), np.uint8)
+    def __init__(self, address: Location, file: Contents) -> None:
+        self.address, self.data = address, np.frombuffer(file.read(file.size, 0), np.uint8)
 
     def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
         """Nothing: all bytes are there."""
 
 
-def _digest_in_name(path: Place) -> str | None:
+def _digest_in_name(path: Location) -> str | None:
     name = _NAME.search(path.name)
     return name[1] if name else None
 
@@ -327,7 +327,7 @@ def _footer(file: Contents) -> bytes | None:
     return tail[-length:] if length <= len(tail) else file.read(length, size - length)
 
 
-def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
+def _check(file: Contents, path: Location, expected: str, hint: str) -> None:
     footer = _check_footer(file, path, expected, hint)
     run = _note(footer, RUN)
     if run is not None:
@@ -343,14 +343,14 @@ def _check(file: Contents, path: Place, expected: str, hint: str) -> None:
             raise damaged(path, hint)
 
 
-def _check_footer(file: Contents, path: Place, expected: str, hint: str) -> bytes:
+def _check_footer(file: Contents, path: Location, expected: str, hint: str) -> bytes:
     footer = _footer(file)
     if footer is None or digest_of(footer) != expected:
         raise damaged(path, hint)
     return footer
 
 
-def _blocks(path: Place, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
+def _blocks(path: Location, footer: bytes, hint: str) -> Iterator[tuple[int, int, str]]:
     """The byte ranges of row groups, from a checked footer. They follow each other without gaps."""
     # The last match: statistics and notes, which come before it, may hold any text.
     match = _LIST.match(footer, max(0, footer.rfind(_KEY)))

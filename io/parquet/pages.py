@@ -186,9 +186,9 @@ def _plain(
     out.align(8, before)
     begin = out.at
     out.write(page, head, *bits, values)
-    place = begin + before
-    at = place + sum(map(len, bits))
-    return Chunk(kind, (_PLAIN, _RLE), rows, begin, begin, out.at, None, statistics, values=at, valid=place)
+    position = begin + before
+    at = position + sum(map(len, bits))
+    return Chunk(kind, (_PLAIN, _RLE), rows, begin, begin, out.at, None, statistics, values=at, valid=position)
 
 
 def _with_dictionary(
@@ -197,7 +197,7 @@ def _with_dictionary(
     inner = Struct({1: I32(dictionary.entries), 2: I32(_PLAIN)})
     page = _header(_DICTIONARY_PAGE, [dictionary.payload], inner, 7)
     out.align(8, len(page))
-    begin, place = out.at, out.at + len(page)
+    begin, position = out.at, out.at + len(page)
     out.write(page, dictionary.payload)
     head, bits = _levels(valid, rows, len(ids))
     if dictionary.entries == 1:
@@ -214,7 +214,7 @@ def _with_dictionary(
     at = levels + sum(map(len, bits)) + len(run)
     return Chunk(
         dictionary.kind, (_PLAIN, _RLE, _RLE_DICTIONARY), rows, begin, data, out.at, begin, statistics,
-        values=place, ids=(at, width), valid=levels,
+        values=position, ids=(at, width), valid=levels,
     )  # fmt: skip
 
 

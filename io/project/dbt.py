@@ -205,7 +205,7 @@ class _Reading:
                 raise self._wrong(node, f"the test {node['name']} with {key}: {config[key]}", "leave it out")
         severity = WARN if str(config.get("severity", ERROR)).lower() == WARN else ERROR
         name = re.sub(r"\W", "_", node["name"])
-        return DataTest(name, Empty(_view_of(name)), severity, place=node["original_file_path"])
+        return DataTest(name, Empty(_view_of(name)), severity, source_line=node["original_file_path"])
 
     def _check_current(self) -> None:
         """Raise ProgramError where a model has changed since dbt compiled it: what is folded would be the old one."""

@@ -23,7 +23,7 @@ _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *(second|minute|hour|day|
 
 @record
 class DeclaredSource:
-    """A declared source: its ``paths`` as they are written, the ``places`` that they name, and the options of
+    """A declared source: its ``paths`` as they are written, the ``locations`` that they name, and the options of
     ``dd ingest`` by their names. A relative path begins at the project's folder, wherever the command runs.
 
     ``expect`` is the greatest age that the newest rows of the input may have; a greater one is an error, or with the
@@ -31,7 +31,7 @@ class DeclaredSource:
     """
 
     paths: tuple[str, ...]
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     options: Mapping[str, Any]
     expect: timedelta | None = None
     severity: str = data_tests.ERROR
@@ -74,8 +74,8 @@ def declared_source(section: Section, root: Path) -> DeclaredSource | None:
         hint = meant(severity, data_tests.SEVERITIES) or f"one of: {listed(data_tests.SEVERITIES)}"
         raise one.wrong("severity", f"unknown: {quoted(severity)}", hint)
     paths = _paths(one)
-    places = tuple(path if is_url(path) else os.path.join(root, os.path.expanduser(path)) for path in paths)
-    return DeclaredSource(paths, places, options, _duration(one), severity)
+    named = tuple(path if is_url(path) else os.path.join(root, os.path.expanduser(path)) for path in paths)
+    return DeclaredSource(paths, named, options, _duration(one), severity)
 
 
 def _paths(section: Section) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ def declared_tests(section: Section, dims: tuple[str, ...], text: str) -> tuple[
         except UsageError as error:
             message = error.message.replace(f"{file}: [tests", f"{file}:{line}: [tests", 1)
             raise UsageError(message, error.hint) from None
-        tests.append(replace(one, place=f"{section.file.name}:{line}"))
+        tests.append(replace(one, source_line=f"{section.file.name}:{line}"))
     section.check_case(section.table)
     return tuple(tests)
 

@@ -23,7 +23,7 @@ from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import branch_setting, overridable_settings, path_of
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
 from ddcore.io.storage import branches
-from ddcore.io.storage.address import Place
+from ddcore.io.storage.address import Location
 from ddcore.io.storage.store import UNREADABLE
 from ddcore.sql.dialect_names import DIALECTS
 from ddcore.text.redaction import keep_secret
@@ -59,7 +59,7 @@ def read_project(file: Path, env: Mapping[str, str], flags: Mapping[str, str | i
     settings, origin = overridable_settings(file, sections, env, flags)
     branch, of_branch = branch_setting(env, flags)
     if branch:
-        settings["warehouse"] = branches.place_of(settings["warehouse"], branch)
+        settings["warehouse"] = branches.address_of(settings["warehouse"], branch)
         origin["branch"] = "flag" if of_branch.startswith("-") else of_branch
     _, *parameters = str(settings["spark_master"]).split(";")  # of a Spark Connect server, such as its token
     keep_secret((name, value) for name, _, value in (parameter.partition("=") for parameter in parameters))
@@ -108,8 +108,8 @@ def _upstream(section: Section) -> Project | None:
         return None
     text = section.text(_FROM)
     assert text is not None
-    place = section.file.parent / path_of(text, f"{shown(section.file)}: [inputs] {_FROM}")
-    file = (place if place.name == FILE_NAME else place / FILE_NAME).resolve()
+    upstream = section.file.parent / path_of(text, f"{shown(section.file)}: [inputs] {_FROM}")
+    file = (upstream if upstream.name == FILE_NAME else upstream / FILE_NAME).resolve()
     if not file.is_file():
         raise section.wrong(
             _FROM, f"there is no {FILE_NAME} in {file.parent}", "name the folder of the project that ingests the inputs"
@@ -132,7 +132,7 @@ def _dims_of(section: Section, upstream: Project) -> tuple[str, ...]:
     return upstream.dims
 
 
-def _own(section: Section, upstream: Project, warehouse: Place) -> Section:
+def _own(section: Section, upstream: Project, warehouse: Location) -> Section:
     """The inputs that are declared beside those of another project. UsageError for one that both declare, and for one
     warehouse of both.
     """
@@ -236,7 +236,7 @@ def _outputs(section: Section, branch: str) -> dict[str, OutputSettings]:
         table = output_table(one, section.file.parent)
         outputs[name] = OutputSettings(
             one.names("key") or (),
-            replace(table, place=None) if table and branch else table,
+            replace(table, address=None) if table and branch else table,
             one.names("tags") or (),
         )
     section.check_case(outputs)

@@ -10,7 +10,7 @@ from ddcore.base.errors import UsageError
 from ddcore.base.record import record
 from ddcore.base.schema import Schema
 from ddcore.io.project.section import Section, quoted
-from ddcore.io.storage.address import Place, address_of, is_url
+from ddcore.io.storage.address import Location, address_of, is_url
 from ddcore.text.wording import listed, meant
 
 _KEYS = ("path", "partition_by", "cluster_by", "count")
@@ -19,11 +19,11 @@ _PARTITIONS = ("int64", "string", "date", "bool")  # types whose values every re
 
 @record
 class TableSettings:
-    """A published table: its ``place``, None for one in the warehouse; the columns by which it is partitioned and
+    """A published table: its ``address``, None for one in the warehouse; the columns by which it is partitioned and
     sorted; and the column with the count of equal rows, empty where each is a row of its own.
     """
 
-    place: Place | None = None
+    address: Location | None = None
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     count: str = ""
@@ -32,16 +32,16 @@ class TableSettings:
         """Raise UsageError for columns that an output does not have, or that cannot be used so."""
         for key, columns in (("partition_by", self.partition_by), ("cluster_by", self.cluster_by)):
             for column in columns:
-                place = f"dd.toml: [outputs.{output}] table: {key}"
+                setting = f"dd.toml: [outputs.{output}] table: {key}"
                 if column not in schema:
                     hint = meant(column, schema) or f"its columns are {listed(schema)}"
-                    raise UsageError(f"{place}: the output has no column {column!r}", hint)
+                    raise UsageError(f"{setting}: the output has no column {column!r}", hint)
                 kind = schema[column]
                 if key == "partition_by" and kind.name not in _PARTITIONS:
                     hint = f"partition by columns of the types {listed(_PARTITIONS)}"
-                    raise UsageError(f"{place}: the column {column!r} is of the type {kind}", hint)
+                    raise UsageError(f"{setting}: the column {column!r} is of the type {kind}", hint)
                 if kind.stored.is_nested:
-                    raise UsageError(f"{place}: the column {column!r} is {kind}", "name plain columns")
+                    raise UsageError(f"{setting}: the column {column!r} is {kind}", "name plain columns")
         if self.count.casefold() in {name.casefold() for name in schema}:
             raise UsageError(
                 f"dd.toml: [outputs.{output}] table: count: the output has a column {self.count!r}",
@@ -67,10 +67,10 @@ def output_table(section: Section, root: Path) -> TableSettings | None:
     partition_by, cluster_by = (one.names(key) or () for key in ("partition_by", "cluster_by"))
     if both := [name for name in cluster_by if name in partition_by]:
         raise one.wrong("cluster_by", f"{both[0]!r} is in partition_by", "name it once")
-    return TableSettings(_place(one, root), partition_by, cluster_by, one.text("count") or "")
+    return TableSettings(_address(one, root), partition_by, cluster_by, one.text("count") or "")
 
 
-def _place(section: Section, root: Path) -> Place | None:
+def _address(section: Section, root: Path) -> Location | None:
     path = section.text("path")
     if path is None:
         return None

@@ -145,10 +145,11 @@ def _check_tests(tests: Iterable[DataTest], project: Project) -> None:
         first = known.setdefault(test.name.casefold(), test)
         if first is not test:
             raise ProgramError(
-                f"{test.place}: a test {first.name} is there already: {first.place}", "rename one of the two"
+                f"{test.source_line}: a test {first.name} is there already: {first.source_line}",
+                "rename one of the two",
             )
         if test.start and len(project.dims) > 1:
-            where, dims = f"{test.place}: test {test.name}: from_version", listed(project.dims)
+            where, dims = f"{test.source_line}: test {test.name}: from_version", listed(project.dims)
             raise ProgramError(f"{where}: the times here have the dimensions {dims}", "leave it out")
 
 

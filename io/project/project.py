@@ -19,7 +19,7 @@ from ddcore.io.project.output_tables import TableSettings
 from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.sql_inputs import files_of
 from ddcore.io.project.stored_columns import StoredColumns
-from ddcore.io.storage.address import Place
+from ddcore.io.storage.address import Location
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.program.data_tests import DataTest
 from ddcore.sql.dialect_names import DIALECTS
@@ -45,7 +45,7 @@ class Upstream:
     """The project whose ``inputs`` another one reads: ``root`` is its folder, ``warehouse`` that of its tables."""
 
     root: Path
-    warehouse: Place
+    warehouse: Location
     inputs: frozenset[str]
 
 
@@ -75,7 +75,7 @@ class Project:
 
     root: Path
     program: str
-    warehouse: Place
+    warehouse: Location
     dims: tuple[str, ...] = ("version",)
     inputs: Mapping[str, Schema] = field(default_factory=dict)
     stored: Mapping[str, StoredColumns] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Project:
         return Warehouse(self.warehouse, self.upstream.warehouse, frozenset(self.inputs) - self.upstream.inputs)
 
     @property
-    def home(self) -> Place:
+    def home(self) -> Location:
         """The warehouse whose branches there are: the one that the project names, also where it works on a branch."""
         return self.warehouse.parent.parent if self.branch else self.warehouse
 

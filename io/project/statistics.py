@@ -17,7 +17,7 @@ from ddcore.io.project.project import Project
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 FILE = "_statistics.json"
 """In the ledger's folder: readers of Delta tables pass over such names, and branches have a copy."""
@@ -58,7 +58,7 @@ def keep_statistics(project: Project, statistics: Mapping[str, Statistics]) -> N
     failpoint("after-statistics")
 
 
-def _file(project: Project) -> Place:
+def _file(project: Project) -> Location:
     return project.warehouse / "ledger" / FILE
 
 

@@ -33,7 +33,7 @@ from ddcore.io.storage import store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -66,7 +66,7 @@ class Position:
     last: int
 
 
-def position(folder: Place) -> Position | None:
+def position(folder: Location) -> Position | None:
     """How far the table in a folder is; None where there is none. Reads one commit in most cases.
 
     UsageError for a folder with something else.
@@ -75,7 +75,7 @@ def position(folder: Place) -> Position | None:
         versions, checkpoints = deltalog.versions_of(folder)
         if not versions and not checkpoints:
             for file in store.entries(folder):
-                if not _OURS.fullmatch(file.place.name):
+                if not _OURS.fullmatch(file.address.name):
                     raise UsageError(
                         f"{folder} holds other files, such as {file.below(folder)}", "name an empty folder"
                     )
@@ -119,7 +119,7 @@ class Snapshot:
         return Snapshot(version, change.columns, change.partition_by, paths, files, change.written)
 
 
-def snapshot(folder: Place, *, footers: bool = True) -> Snapshot:
+def snapshot(folder: Location, *, footers: bool = True) -> Snapshot:
     """The newest version of a table. Reads its log, and the footer of each file: without them ``files`` is not known.
     StorageError.
     """
@@ -141,7 +141,7 @@ def snapshot(folder: Place, *, footers: bool = True) -> Snapshot:
 
 
 def _files(
-    folder: Place, paths: Mapping[str, tuple[int, Mapping[str, str | None]]], rows: Mapping[str, int | None]
+    folder: Location, paths: Mapping[str, tuple[int, Mapping[str, str | None]]], rows: Mapping[str, int | None]
 ) -> tuple[RangeFile, ...] | None:
     """The files with their first rows; None where another program wrote one."""
     files = []
@@ -153,7 +153,7 @@ def _files(
     return tuple(files)
 
 
-def _opened(folder: Place) -> DeltaTable:
+def _opened(folder: Location) -> DeltaTable:
     from deltalake import DeltaTable
 
     return DeltaTable(location(folder), storage_options=options_of(folder))
@@ -228,7 +228,7 @@ def _written(path: str) -> str:
 class Next:
     """The commit ``change`` to the table in ``folder``, as the next one after ``before``; None: the first."""
 
-    folder: Place
+    folder: Location
     before: Snapshot | None
     change: Commit
 
@@ -238,7 +238,7 @@ class Next:
         return 0 if self.before is None else self.before.version + 1
 
     @property
-    def file(self) -> Place:
+    def file(self) -> Location:
         """The entry of the log that it becomes."""
         return deltalog.commit_file(self.folder, self.version)
 
@@ -305,7 +305,7 @@ def commit(nexts: Sequence[Next]) -> list[Next]:
     return done
 
 
-def _first(nexts: Sequence[Next]) -> Place:
+def _first(nexts: Sequence[Next]) -> Location:
     return nexts[0].folder if nexts else Path()
 
 
@@ -331,7 +331,7 @@ def _metadata(
     }  # fmt: skip
 
 
-def remove_temporary(folder: Place) -> None:
+def remove_temporary(folder: Location) -> None:
     """Remove what a killed process was writing. Lists the folder."""
     for top, _, names in os.walk(folder) if isinstance(folder, Path) else ():
         for name in names:
@@ -339,7 +339,7 @@ def remove_temporary(folder: Place) -> None:
                 store.delete(Path(top, name))
 
 
-def upkeep(folder: Place, version: int, days: float, checkpoint_commits: int) -> None:
+def upkeep(folder: Location, version: int, days: float, checkpoint_commits: int) -> None:
     """Every so many commits: write a checkpoint, and delete what nobody needs who reads versions of the last ``days``:
     the log before a checkpoint, the data files that its entries removed, and their files of the change feed.
     """
@@ -356,7 +356,7 @@ def upkeep(folder: Place, version: int, days: float, checkpoint_commits: int) ->
             table.alter.set_table_properties({_REMOVALS: wanted})
 
 
-def _trim(folder: Place, moment: float, live: Collection[str]) -> None:
+def _trim(folder: Location, moment: float, live: Collection[str]) -> None:
     """Delete the entries of a log before the newest checkpoint from before a moment, with the files that only versions
     before that have. The oldest first, and its files before an entry: so what is left is a log at any time, and the
     next call finds what a killed process left.
@@ -379,7 +379,7 @@ def _is_inside(path: str) -> bool:
     return not path.startswith("/") and "://" not in path and ".." not in path.split("/")
 
 
-def _delete_replaced(file: Place, commit: Place) -> None:
+def _delete_replaced(file: Location, commit: Location) -> None:
     """Delete a file that a commit removed, unless a later one added it again: it was written again then."""
     with suppress(FileNotFoundError):
         if store.modified(file) <= store.modified(commit):

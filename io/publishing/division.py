@@ -83,5 +83,5 @@ def _bounds(order: Order, files: Sequence[RangeFile]) -> pl.DataFrame:
 
 def _cuts(points: pl.DataFrame, number: int) -> Iterator[pl.DataFrame]:
     """The rows at which all but the first of so many equal parts begin; fewer where rows repeat."""
-    places = {len(points) * part // number for part in range(1, number)} - {0}
-    yield from points[sorted(places)].unique(maintain_order=True).iter_slices(1)
+    positions = {len(points) * part // number for part in range(1, number)} - {0}
+    yield from points[sorted(positions)].unique(maintain_order=True).iter_slices(1)

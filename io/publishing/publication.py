@@ -43,15 +43,15 @@ from ddcore.io.publishing.table import NewFile, Table, sums
 from ddcore.io.reading.folded import FoldedLog, output_log
 
 if TYPE_CHECKING:
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 _SAMPLE = 100_000  # rows by which ranges for tasks are cut
 _SHARES = 2  # of the log for each task that runs at a time
 
 
-def place_of(ledger: Ledger, output: str, settings: TableSettings) -> Place:
+def address_of(ledger: Ledger, output: str, settings: TableSettings) -> Location:
     """The folder of an output's table."""
-    return settings.place or ledger.warehouse.published(output)
+    return settings.address or ledger.warehouse.published(output)
 
 
 class _Due(NamedTuple):
@@ -78,10 +78,10 @@ class Publication:
 
     def __init__(
         self, project: Project, ledger: Ledger, output: str, settings: TableSettings, *,
-        known: dict[Place, Snapshot] | None = None, tasks: Callable[[], AbstractContextManager[Tasks]] | None = None,
+        known: dict[Location, Snapshot] | None = None, tasks: Callable[[], AbstractContextManager[Tasks]] | None = None,
     ) -> None:  # fmt: skip
         self.project, self.ledger, self.output, self.settings = project, ledger, output, settings
-        self.folder = place_of(ledger, output, settings)
+        self.folder = address_of(ledger, output, settings)
         self.known = {} if known is None else known
         self._tasks = tasks
         self.there: Position | None = None
@@ -183,7 +183,9 @@ class Publication:
             return self._by_tasks(due, since, files)
         changes = self.log.between(since, due.at)
         if self._is_for_tasks(held):
-            concerned = [0 if place is None else files[place].rows for place, _ in table.order.divided(changes, files)]
+            concerned = [
+                0 if number is None else files[number].rows for number, _ in table.order.divided(changes, files)
+            ]
             if self._is_for_tasks(sum(concerned)):
                 return self._by_tasks(due, since, files)
         return self._here(due, files, changes)

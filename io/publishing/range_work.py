@@ -153,8 +153,8 @@ class RangeWork:
         if number == 0:
             yield from ((number, b"") for number in range(self.ranges))
         for frame in self.reading.updates(number):
-            for place, part in self.table.order.numbered(frame, self.division.cuts):
-                yield from ((place, body) for body in _packed(part))
+            for index, part in self.table.order.numbered(frame, self.division.cuts):
+                yield from ((index, body) for body in _packed(part))
 
     def write(self, number: int, bodies: Iterable[bytes]) -> tuple[Answer, Iterator[Piece]]:
         """Write a range; its rows come in pieces. Also what tasks get that write the change feed.

@@ -69,8 +69,8 @@ class Order:
             known = known[0].over(self.partition), known[1].over(self.partition)
         file = pl.coalesce(*known).alias(_FILE)
         found = both.with_columns(file).filter(pl.col(_KIND) == 1).select(*changes.columns, _FILE)
-        for (place,), part in found.partition_by(_FILE, as_dict=True, maintain_order=True).items():
-            yield (None if place is None else int(str(place))), part.drop(_FILE)
+        for (number,), part in found.partition_by(_FILE, as_dict=True, maintain_order=True).items():
+            yield (None if number is None else int(str(number))), part.drop(_FILE)
 
     def numbered(self, rows: pl.DataFrame, cuts: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
         """The rows of each range that has some, by its number: the first is before all cuts, which ascend; each of the
@@ -85,8 +85,8 @@ class Order:
         both = pl.concat([marks, others], how="diagonal").sort([*self.columns, _KIND], maintain_order=True)
         number = pl.col(_FILE).forward_fill().fill_null(0)
         found = both.with_columns(number).filter(pl.col(_KIND) == 1).select(*rows.columns, _FILE)
-        for (place,), part in found.partition_by(_FILE, as_dict=True, maintain_order=True).items():
-            yield int(str(place)), part.drop(_FILE)
+        for (index,), part in found.partition_by(_FILE, as_dict=True, maintain_order=True).items():
+            yield int(str(index)), part.drop(_FILE)
 
     def cut(self, rows: pl.DataFrame, size: int) -> Iterator[pl.DataFrame]:
         """Rows in order, in parts of about ``size`` rows, each of one partition. Rows that are equal in the columns of
@@ -100,8 +100,8 @@ class Order:
         for end in ends:
             number = -(-(end - begin) // size)
             wished = [begin + (end - begin) * part // number for part in range(1, number)]
-            places = [int(starts[at]) for at in np.searchsorted(starts, wished) if at < len(starts)]
-            cuts = [begin, *dict.fromkeys(place for place in places if begin < place < end), end]
+            positions = [int(starts[at]) for at in np.searchsorted(starts, wished) if at < len(starts)]
+            cuts = [begin, *dict.fromkeys(index for index in positions if begin < index < end), end]
             for first, last in pairwise(cuts):
                 yield rows[first:last]
             begin = int(end)

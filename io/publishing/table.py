@@ -26,7 +26,7 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import brief
 
 if TYPE_CHECKING:
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
 
 _KIND = "_change_type"  # Delta's name for the column that says what a row of the change feed is
 _INT64 = Type("int64")
@@ -69,7 +69,7 @@ class Table:
     """
 
     output: str
-    folder: Place
+    folder: Location
     rows: Schema
     settings: TableSettings
     key: tuple[str, ...]
@@ -96,13 +96,13 @@ class Table:
         names = list(self.rows)
         nothing = changes.clear().select(*names, pl.col("diff").cast(pl.Int64))
         olds, news = [nothing], [nothing]
-        for place, part in self._divided(changes, files, span):
-            old, rest = (nothing, None) if place is None else self._touched(files[place], part, span)
+        for number, part in self._divided(changes, files, span):
+            old, rest = (nothing, None) if number is None else self._touched(files[number], part, span)
             new = sums([old, part.select(*names, "diff")], names)
             if (new["diff"] < 0).any():
                 raise StorageError(f"{self.folder} is not as it was left: rows that go are not there")
-            if place is not None:
-                removed.append(files[place].path)
+            if number is not None:
+                removed.append(files[number].path)
             added += self.written(new if rest is None else pl.concat([rest, new]))
             olds.append(old)
             news.append(new)
@@ -116,9 +116,9 @@ class Table:
         parts = list(self.order.divided(changes, files)) if len(changes) else []
         if span is None:
             return parts
-        there = {place for place, _ in parts}
-        split = [place for place, file in enumerate(files) if file.path in span.split and place not in there]
-        return [*parts, *((place, changes.clear()) for place in split)]
+        there = {number for number, _ in parts}
+        split = [number for number, file in enumerate(files) if file.path in span.split and number not in there]
+        return [*parts, *((number, changes.clear()) for number in split)]
 
     def written(self, rows: pl.DataFrame) -> list[NewFile]:
         """New files of some rows and their counts, each of one range."""

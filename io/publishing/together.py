@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.base.threads import each
+from ddcore.base.threads import parallel_map
 from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.publishing.commits import commit
 from ddcore.io.publishing.publication import Prepared, Publication
@@ -39,7 +39,7 @@ def _prepared(publications: Sequence[Publication], threads: int) -> dict[Publica
     with Unsynced() as unsynced:
         for one in publications:
             one.unsynced = unsynced
-        found = dict(zip(others, each(_attempt, others, threads), strict=True))
+        found = dict(zip(others, parallel_map(_attempt, others, threads), strict=True))
         found |= {one: _attempt(one) for one in shared}  # by tasks, which this thread starts
         return {one: found[one] for one in publications}
 

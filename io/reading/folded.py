@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
     from ddcore.io.project.project import Project
     from ddcore.io.reading.sorted_rows import SortedRows
-    from ddcore.io.storage.store import Place
+    from ddcore.io.storage.store import Location
     from ddcore.program.condition import Condition
 
 
@@ -195,7 +195,7 @@ def _folded(
     return FoldedLog(log.folder.name, log, table, readable, ledger.first_ingested())
 
 
-def row_schema(folder: Place, state: TableState, dims: tuple[str, ...], writer: Writer | None = None) -> Schema:
+def row_schema(folder: Location, state: TableState, dims: tuple[str, ...], writer: Writer | None = None) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
     if (head := head_of(folder, state, writer)) is not None and not any("<" in kind for _, kind in head.columns):
         return {name: type_of_text(kind) for name, kind in head.columns if name not in (*dims, "diff")}

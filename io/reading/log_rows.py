@@ -107,9 +107,9 @@ class Rows:
         if table is None:
             raise UsageError(f"{self._log.name} has no table yet", "begin with: ddcore ingest INPUT SOURCE")
         reader = _session(session).read.format("delta").option("versionAsOf", table.version)
-        place = str(self._log.log.folder)
+        folder = str(self._log.log.folder)
         try:
-            updates = reader.load(place.replace("s3://", "s3a://", 1) if place.startswith("s3://") else place)
+            updates = reader.load(folder.replace("s3://", "s3a://", 1) if folder.startswith("s3://") else folder)
             for name, operator, value in () if self._where is None else self._where.comparisons:
                 updates = updates.where(f"`{name}` {operator} {value}")
             columns = [name for name in self.columns if name != "diff"]
@@ -121,7 +121,7 @@ class Rows:
             if "DATA_SOURCE_NOT_FOUND" in str(error) or "Failed to find" in str(error):
                 hint = "start it with Delta's package, or: session.createDataFrame(rows.arrow())"
                 raise UsageError("this Spark session cannot read Delta tables", hint) from None
-            raise StorageError(f"{place}: Spark cannot read it: {one_line(error):.300}") from error
+            raise StorageError(f"{folder}: Spark cannot read it: {one_line(error):.300}") from error
 
     def _weight(self) -> str:
         """How often an update counts, in SQL."""
@@ -197,7 +197,7 @@ class Rows:
         if self.kind == "between":
             listed, left = self._changes()
             cells = [[sign(change), *cells_of(change)] for change in listed]
-            return ["", *names], cells, [1 + place for place in numbers], left
+            return ["", *names], cells, [1 + number for number in numbers], left
         part, left = self._frame.head(SHOWN), max(0, len(self) - SHOWN)
         if self.kind == "at" and bool((self._frame["diff"] == 1).all()):
             return names, [[*map(cell, row[:-1])] for row in part.iter_rows()], numbers, left
@@ -215,8 +215,8 @@ def _of_condition(frame: DataFrame, condition: Condition) -> DataFrame:
         types = pl.Schema({name: kind.polars for name, kind in condition.schema.items()})
         for batch in batches:
             part = pl.DataFrame(batch).select([*types]).cast(types).with_row_index("=")
-            places = condition.kept(condition.scan(part.lazy()).collect())["="]
-            yield batch.take(places.to_arrow())
+            positions = condition.kept(condition.scan(part.lazy()).collect())["="]
+            yield batch.take(positions.to_arrow())
 
     return frame.mapInArrow(rows, frame.schema)
 

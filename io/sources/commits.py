@@ -11,9 +11,9 @@ from urllib.parse import unquote
 from ddcore.base.errors import DataError
 from ddcore.io.delta.deltalog import commit_file, versions_of
 from ddcore.io.sources.deltatable import check_inside
-from ddcore.io.sources.remote import place_of
+from ddcore.io.sources.remote import location_of
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 _FEED = "delta.enableChangeDataFeed"
 
@@ -74,7 +74,7 @@ class Commit:
 def read_commits(folder: str, name: str, versions: Iterable[int]) -> Iterator[Commit]:
     """These commits of the table in ``folder``, a path or a URL. DataError for one that cannot be read."""
     for version in versions:
-        path = commit_file(place_of(folder), version)
+        path = commit_file(location_of(folder), version)
         try:
             actions = [json.loads(line) for line in store.read(path).decode().splitlines() if line.strip()]
             commit = _commit(version, actions, path)
@@ -90,14 +90,14 @@ def read_commits(folder: str, name: str, versions: Iterable[int]) -> Iterator[Co
 
 def first_missing(folder: str, versions: Iterable[int]) -> int | None:
     """The first of these versions whose commit is not in the log; None where all are."""
-    there = set(versions_of(place_of(folder))[0])
+    there = set(versions_of(location_of(folder))[0])
     return next((version for version in versions if version not in there), None)
 
 
 def first_deleted(folder: str, actions: Iterable[Mapping[str, Any]]) -> str | None:
     """The path of the first of these files that was deleted; None where all are there."""
     return next(
-        (str(action["path"]) for action in actions if not store.is_file(place_of(path_of(folder, action)))), None
+        (str(action["path"]) for action in actions if not store.is_file(location_of(path_of(folder, action)))), None
     )
 
 
@@ -106,7 +106,7 @@ def path_of(folder: str, action: Mapping[str, Any]) -> str:
     return f"{folder}/{unquote(str(action['path']))}"
 
 
-def _commit(version: int, actions: Sequence[Mapping[str, Any]], path: Place) -> Commit:
+def _commit(version: int, actions: Sequence[Mapping[str, Any]], path: Location) -> Commit:
     def all_of(kind: str) -> tuple[Mapping[str, Any], ...]:
         return tuple(action[kind] for action in actions if action.get(kind))
 

@@ -92,7 +92,7 @@ class CsvFile(Source):
                 ),
             )
         except pa.ArrowInvalid as error:
-            place = _ROW.search(str(error))
-            if not names or place is None:
+            found = _ROW.search(str(error))
+            if not names or found is None:
                 raise
-            raise pa.ArrowInvalid(_ROW.sub(f"Row #{self.first_row + done + int(place[1]) - 1}", str(error))) from error
+            raise pa.ArrowInvalid(_ROW.sub(f"Row #{self.first_row + done + int(found[1]) - 1}", str(error))) from error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    Places = npt.NDArray[np.int64]
+    Positions = npt.NDArray[np.int64]
 
 LONGEST_ROW = 16 << 20  # bytes without the end of the line
 
@@ -95,9 +95,9 @@ class Rows:
         last = self._line_at(portion, len(portion)) if has_returns else self._line + len(lines)
         self._line, self._last = last, int(data[-1])
 
-    def _quotes(self, portion: bytes, data: npt.NDArray[np.uint8]) -> Places:
+    def _quotes(self, portion: bytes, data: npt.NDArray[np.uint8]) -> Positions:
         """The quotes that open and close fields, in turn; two that stand for one close it and open it again."""
-        quotes: Places = np.flatnonzero(data == _QUOTE) if b'"' in portion else np.empty(0, np.int64)
+        quotes: Positions = np.flatnonzero(data == _QUOTE) if b'"' in portion else np.empty(0, np.int64)
         opening = quotes[int(self._state == _QUOTED) :: 2]
         is_text = ~_is_any(self._before(data, opening), _CLOSES)
         if not is_text.any() and not (self._state == _PLAIN and data[0] == _QUOTE):
@@ -107,27 +107,27 @@ class Rows:
             found, at, is_inside = [0], 1, True
         while at < len(portion):
             if is_inside:
-                place = portion.find(b'"', at)
+                position = portion.find(b'"', at)
             else:
                 match = _OPENER.search(portion, at)
-                place = match.start() if match else -1
-            if place < 0:
+                position = match.start() if match else -1
+            if position < 0:
                 break
-            found.append(place)
-            at, is_inside = place + 1, not is_inside
+            found.append(position)
+            at, is_inside = position + 1, not is_inside
             if not is_inside and portion[at : at + 1] == b'"':
                 found.append(at)
                 at, is_inside = at + 1, True
         return np.array(found, np.int64)
 
-    def _before(self, data: npt.NDArray[np.uint8], places: Places) -> npt.NDArray[np.uint8]:
+    def _before(self, data: npt.NDArray[np.uint8], positions: Positions) -> npt.NDArray[np.uint8]:
         """The byte before each of these places."""
-        before = data[places - 1]
-        if len(places) and places[0] == 0:
+        before = data[positions - 1]
+        if len(positions) and positions[0] == 0:
             before[0] = self._last
         return before
 
-    def _check_lengths(self, portion: bytes, ends: Places, lines: Places | None) -> None:
+    def _check_lengths(self, portion: bytes, ends: Positions, lines: Positions | None) -> None:
         """Raise DataError for a row that is too long; ``ends`` are those of rows, ``lines`` those of lines if known."""
         bounds = np.concatenate([[-self._row_bytes - 1], ends, [len(portion)]])
         if (too_long := np.flatnonzero(np.diff(bounds) - 1 > self._longest)).size:
@@ -147,10 +147,10 @@ class Rows:
             else:
                 self._row_line = self._line + int(np.searchsorted(lines, begin))
 
-    def _refuse_text(self, portion: bytes, begins: Places, place: int) -> None:
-        begins = begins[begins < place]
+    def _refuse_text(self, portion: bytes, begins: Positions, position: int) -> None:
+        begins = begins[begins < position]
         opened = self._line_at(portion, int(begins[-1])) if len(begins) else self._opened
-        line = self._line_at(portion, place)
+        line = self._line_at(portion, position)
         raise DataError(
             f"{self._name}: not a readable CSV file: text after a closing quote (line {line}), of the field that opens "
             f"in line {opened}",
@@ -158,12 +158,12 @@ class Rows:
             "field is written twice",
         )
 
-    def _line_at(self, portion: bytes, place: int) -> int:
+    def _line_at(self, portion: bytes, position: int) -> int:
         """The line of a place in a portion."""
-        line = self._line + portion.count(b"\n", 0, place)
+        line = self._line + portion.count(b"\n", 0, position)
         if b"\r" in portion:
-            line += portion.count(b"\r", 0, place) - portion.count(b"\r\n", 0, place + 1)
-        return line - (place > 0 and self._last == _RETURN and portion[:1] == b"\n")
+            line += portion.count(b"\r", 0, position) - portion.count(b"\r\n", 0, position + 1)
+        return line - (position > 0 and self._last == _RETURN and portion[:1] == b"\n")
 
 
 def _is_any(data: npt.NDArray[np.uint8], of: bytes) -> npt.NDArray[np.bool_]:

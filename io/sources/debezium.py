@@ -105,7 +105,7 @@ class Envelopes(Events):
         parts = []
         for side, operations in sides:
             rows = rows_of(self._rows(envelope, side, layout), layout, self.rules, first_row)
-            parts.append(self.placed(rows, operations, layout.where, number, first_row))
+            parts.append(self.numbered(rows, operations, layout.where, number, first_row))
         return pl.concat(parts)
 
     @property
@@ -212,8 +212,8 @@ class Envelopes(Events):
             try:
                 parse_object(text[bad])
             except ValueError as error:
-                place = "an event" if first_row is None else f"the event in row {first_row + bad}"
-                raise DataError(f"{layout.where}: {place} is {error}", CUT) from error
+                event = "an event" if first_row is None else f"the event in row {first_row + bad}"
+                raise DataError(f"{layout.where}: {event} is {error}", CUT) from error
             column = Column(layout.where, text.name, text, first_row)
             mask = text.is_null() & text.is_not_null()
             mask[bad] = True

@@ -14,7 +14,7 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
 from ddcore.io.delta.tables import values
 from ddcore.io.sources.parquetfile import MOST_ROWS, SMALLER
-from ddcore.io.sources.remote import address_at, opened_table, place_of
+from ddcore.io.sources.remote import address_at, location_of, opened_table
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
 from ddcore.io.storage import store
 from ddcore.io.storage.address import is_url
@@ -75,7 +75,7 @@ class DeltaTable(Source):
 
     def date(self) -> datetime | None:
         """When its version was committed; None where the log no longer has that commit."""
-        milliseconds = commit_info(place_of(self.path), self.version).get("timestamp")
+        milliseconds = commit_info(location_of(self.path), self.version).get("timestamp")
         return date_of(milliseconds / 1000) if isinstance(milliseconds, int) else None
 
     def fingerprint(self) -> str:
@@ -137,7 +137,7 @@ class DeltaTable(Source):
         return self.opened or opened_table(self.path, self.version)
 
 
-def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable:
+def delta_table(path: str, table_name: str, version: int | None = None) -> DeltaTable:
     """The Delta table in the folder ``path``, at its newest version or at ``version``.
 
     DataError for a log that cannot be read, and for a version that is not there or no longer; StorageError where an
@@ -150,37 +150,37 @@ def delta_table(path: str, place: str, version: int | None = None) -> DeltaTable
         if is_url(path) and denial(error):
             raise refused(address_at(path), "read", error) from error
         if version is not None and _newest(path) is not None:
-            raise _missing(path, place, version) from error
+            raise _missing(path, table_name, version) from error
         if not is_url(path):
-            check_folder(Path(path, "_delta_log"), f"{place}/_delta_log")
-        gap = lost_versions(place_of(path), version)
+            check_folder(Path(path, "_delta_log"), f"{table_name}/_delta_log")
+        gap = lost_versions(location_of(path), version)
         raise DataError(
-            f"{place}: not a readable Delta table: {gap_text(gap) if gap else first_line(error)}",
+            f"{table_name}: not a readable Delta table: {gap_text(gap) if gap else first_line(error)}",
             "write it again at its origin, or export its rows to Parquet and ingest that",
         ) from error
     for file in files:
-        check_inside(place, str(file))
-    name = f"{place} (Delta version {version})"
+        check_inside(table_name, str(file))
+    name = f"{table_name} (Delta version {version})"
     return DeltaTable(name, path, version=version, identity=str(table.metadata().id), opened=table)
 
 
-def delta_versions(path: str, place: str, first: int | None, last: int | None) -> list[DeltaTable]:
+def delta_versions(path: str, name: str, first: int | None, last: int | None) -> list[DeltaTable]:
     """The Delta table in the folder ``path`` at each version from ``first`` to ``last``, without them from the first
     that it can still be read at, up to the newest.
     """
-    newest = delta_table(path, place).version
+    newest = delta_table(path, name).version
     start = min(_versions(path), default=0) if first is None else first
     stop = newest if last is None else last
     if stop > newest:
-        raise _missing(path, place, stop)
+        raise _missing(path, name, stop)
     if not start <= stop:
-        raise DataError(f"{place}: names no version: {start} is after {stop}", "say: TABLE@v3..v7, or TABLE@v3..")
-    return [delta_table(path, place, version) for version in range(start, stop + 1)]
+        raise DataError(f"{name}: names no version: {start} is after {stop}", "say: TABLE@v3..v7, or TABLE@v3..")
+    return [delta_table(path, name, version) for version in range(start, stop + 1)]
 
 
 def _versions(path: str) -> list[int]:
     """The versions whose commits or checkpoints are in the log."""
-    names = (name.partition(".") for name in store.names(place_of(path) / "_delta_log"))
+    names = (name.partition(".") for name in store.names(location_of(path) / "_delta_log"))
     return [int(stem) for stem, _, _ in names if stem.isdecimal()]
 
 
@@ -191,13 +191,13 @@ def _newest(path: str) -> int | None:
         return None
 
 
-def _missing(path: str, place: str, version: int) -> DataError:
+def _missing(path: str, name: str, version: int) -> DataError:
     """The error for a version of a readable table that cannot be read."""
     newest, first = _newest(path), min(_versions(path), default=0)
     if newest is not None and version > newest:
-        return DataError(f"{place}: there is no version {version}; the newest is {newest}", "name one up to that")
+        return DataError(f"{name}: there is no version {version}; the newest is {newest}", "name one up to that")
     return DataError(
-        f"{place}: version {version} can no longer be read: its commit was deleted, and the log begins at {first}",
+        f"{name}: version {version} can no longer be read: its commit was deleted, and the log begins at {first}",
         "retention deleted it at its origin: restore it there, or name a later version",
     )
 

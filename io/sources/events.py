@@ -91,11 +91,11 @@ class Events:
         ``first_row`` is None, are at one place.
         """
         rows = rows_of(frame, layout, self.rules, first_row)
-        return self.placed(
+        return self.numbered(
             rows, self._operations(frame, rows, layout.where, first_row), layout.where, number, first_row
         )
 
-    def placed(
+    def numbered(
         self, rows: pl.DataFrame, operations: pl.Series, where: str, number: int, first_row: int | None
     ) -> pl.DataFrame:
         """These rows as events, after a check of each."""
@@ -104,8 +104,8 @@ class Events:
         start = number * _SOURCE
         if first_row is None:
             return rows.with_columns(pl.lit(start, pl.Int64).alias(PLACE))
-        places = pl.int_range(start + first_row, start + first_row + len(rows), dtype=pl.Int64, eager=True)
-        return rows.with_columns(places.alias(PLACE))
+        positions = pl.int_range(start + first_row, start + first_row + len(rows), dtype=pl.Int64, eager=True)
+        return rows.with_columns(positions.alias(PLACE))
 
     def _operations(self, frame: pl.DataFrame, rows: pl.DataFrame, where: str, first_row: int | None) -> pl.Series:
         """What each row does, int64."""

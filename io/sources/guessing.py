@@ -46,13 +46,13 @@ class Guess:
         return schema_line(self.schema) + (f", and key = {json.dumps(list(self.key))}" if self.key else "")
 
 
-def guess(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> Guess:
+def guess(paths: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> Guess:
     """What the first source at these places looks like, without its times, diff and operation.
 
     Of Debezium's events the rows decide. A guess: the first thousand rows of a CSV or JSON lines file decide about its
     types. DdError for a source that cannot be read or that no input can hold as it is.
     """
-    source = find_sources(places)[0]
+    source = find_sources(paths)[0]
     objects = _objects(source, debezium=debezium)
     is_events = debezium or (not op and (all(map(is_event, objects)) if objects else is_event(source.columns())))
     key: Sequence[str] = ()
@@ -70,16 +70,16 @@ def guess(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False,
     return Guess(schema, key, tuple(types), is_events, source.is_table)
 
 
-def guessed_schema(places: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
+def guessed_schema(paths: Sequence[str], dims: Sequence[str], *, debezium: bool = False, op: str = "") -> str:
     """The line ``schema = {...}`` for ``dd.toml`` that fits the first source; empty where nothing can be guessed.
 
     It goes on with ``key = [...]``, if events have keys, and with the option ``--debezium``, if it was not given. Of a
     URL nothing is read: it is for the hint of an error.
     """
-    if "://" in places[0]:
+    if "://" in paths[0]:
         return ""
     try:
-        found = guess(places, dims, debezium=debezium, op=op)
+        found = guess(paths, dims, debezium=debezium, op=op)
     except DdError:
         return ""
     is_new = found.is_events and not debezium

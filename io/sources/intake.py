@@ -35,7 +35,7 @@ from ddcore.io.sources.layouts import Layout, Rules, fit
 from ddcore.io.sources.row_checks import normalise
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.written_files import Batch, Files
-from ddcore.io.storage.store import Place, names
+from ddcore.io.storage.store import Location, names
 from ddcore.text.wording import shown_value
 
 Digests = dict[Time, Digest]
@@ -180,7 +180,7 @@ class Intake:
             return f"version {self.upper[0][0] - 1} is closed"
         return f"only times at or beyond {shown_frontier(self.upper, self.dims)} are open"
 
-    def strays(self) -> list[Place]:
+    def strays(self) -> list[Location]:
         """Files of unfinished ingests in the table's folder: of this number or a later one, complete or not."""
         files = [(file, _NAME.match(file)) for file in names(self.log.folder)]
         return [self.log.folder / file for file, name in files if name and int(name[1]) >= self.number]

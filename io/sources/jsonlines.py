@@ -86,11 +86,11 @@ class JsonLines(Source):
         """The objects on the first lines. DataError for a line that is none."""
         found = list[Object]()
         for number, block in self._blocks():
-            for place, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n")):
                 if len(found) == most:
                     return found
                 if line.strip() and line.strip() != b"null":  # a tombstone of Debezium
-                    found.append(self._object(line, number + place))
+                    found.append(self._object(line, number + line_number))
         return found
 
     # --- the fields ---
@@ -104,12 +104,12 @@ class JsonLines(Source):
         names: dict[str, None] = {}
         missing, seen, kinds, done = set(self.declared), set[str](), dict[str, Type](), 0
         for number, block in self._blocks():
-            for place, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n")):
                 if done > self.searched and not any(_may_have(line, path) for path in missing):
                     continue
                 if not line.strip():
                     continue
-                value = self._object(line, number + place)
+                value = self._object(line, number + line_number)
                 if done <= self.searched:
                     names.update(dict.fromkeys(value))
                 for path in [path for path in missing if _has(value, path)]:
@@ -198,31 +198,31 @@ class JsonLines(Source):
         """The objects on these lines. DataError for the first line that is not one object of the declared types."""
         schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
         if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
-            for place, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n")):
                 if _BARE_NULL.search(line):
-                    self._object(line, number + place)
+                    self._object(line, number + line_number)
         try:
             table = _parse(block, schema)
             table.validate(full=True)
         except pa.ArrowException as error:
             raise self._misfit(block.split(b"\n"), number, schema, tree) from error
         if table.num_rows != block.count(b"\n") + 1:  # there are empty lines, or an object does not have its line
-            lines = [(place, line) for place, line in enumerate(block.split(b"\n")) if line.strip()]
+            lines = [(line_number, line) for line_number, line in enumerate(block.split(b"\n")) if line.strip()]
             if table.num_rows != len(lines):
-                for place, line in lines:
-                    self._object(line, number + place)
+                for line_number, line in lines:
+                    self._object(line, number + line_number)
         return table
 
     def _maps(self, block: bytes, number: int, name: str, kind: Type) -> pa.ChunkedArray:
         """The objects of one field as maps: Arrow reads them as lists of their entries."""
         lines = []
-        for place, line in enumerate(block.split(b"\n")):
+        for line_number, line in enumerate(block.split(b"\n")):
             if not line.strip():
                 continue
-            value = self._object(line, number + place)
+            value = self._object(line, number + line_number)
             if misfit := first_misfit(value, {name: kind}):
                 raise DataError(
-                    f"{self.name}: column {misfit.path!r}: {misfit.what} (line {number + place})", misfit.hint
+                    f"{self.name}: column {misfit.path!r}: {misfit.what} (line {number + line_number})", misfit.hint
                 )
             there = value.get(name)
             entries = None if there is None else [{"key": key, "value": one} for key, one in there.items()]
@@ -235,12 +235,12 @@ class JsonLines(Source):
 
     def _misfit(self, lines: list[bytes], number: int, schema: pa.Schema, tree: Tree) -> DataError:
         """What is wrong with the first line that pyarrow refuses; found by halves."""
-        place = first_bad(len(lines), lambda low, high: _is_fine(lines[low:high], schema))
-        where = f"(line {number + place})"
-        if misfit := first_misfit(self._object(lines[place], number + place), tree):
+        bad = first_bad(len(lines), lambda low, high: _is_fine(lines[low:high], schema))
+        where = f"(line {number + bad})"
+        if misfit := first_misfit(self._object(lines[bad], number + bad), tree):
             return DataError(f"{self.name}: column {misfit.path!r}: {misfit.what} {where}", misfit.hint)
         try:
-            _parse(lines[place], schema).validate(full=True)
+            _parse(lines[bad], schema).validate(full=True)
         except pa.ArrowException as error:
             return self.unreadable(f"{first_line(error)} {where}")
         raise AssertionError(f"{self.name}: no line by itself is refused")

@@ -152,18 +152,18 @@ def _candidates(
 
 def names_at(index: IngestIndex, identities: Sequence[str], root: Path) -> list[set[str]]:
     """For each source, by its name for the ledger, the names in the ledger that now lead to its place."""
-    places = Places(root)
+    places = Locations(root)
     here = [places.of(one) for one in identities]
-    names: dict[str, set[str]] = {place: set() for places in here for place in places}
-    lasts = {".", "..", *(os.path.basename(place) for place in names)}
+    names: dict[str, set[str]] = {identity_at: set() for places in here for identity_at in places}
+    lasts = {".", "..", *(os.path.basename(identity_at) for identity_at in names)}
     for name in index.names():
         path = places.path(name)
         # Without links at its end, a name leads to a place that ends as it does.
         if path.rpartition("/")[2] in lasts or os.path.islink(path):
-            for place in places.of(name):
-                if place in names:
-                    names[place].add(name)
-    return [set().union(*(names[place] for place in places)) for places in here]
+            for identity_at in places.of(name):
+                if identity_at in names:
+                    names[identity_at].add(name)
+    return [set().union(*(names[identity_at] for identity_at in places)) for places in here]
 
 
 def _beginnings(source: SourceIdentity) -> Iterator[Digest]:
@@ -174,7 +174,7 @@ def _beginnings(source: SourceIdentity) -> Iterator[Digest]:
         yield running
 
 
-class Places:
+class Locations:
     """Where names in the ledger lead now, relative to ``root``."""
 
     def __init__(self, root: Path) -> None:
@@ -204,7 +204,7 @@ class IngestHistory:
     def __init__(self, records: Iterable[IngestRecord], root: Path, columns: tuple[str, ...] = ()) -> None:
         self._ingest_of: dict[Digest, int] = {}
         self._by_name: dict[str, list[tuple[Digest, int]]] = {}  # by name
-        self._places = Places(root)
+        self._locations = Locations(root)
         self._times: dict[int, frozenset[Time]] = {}  # of an ingest and of those it rests on
         self._replaced_by: dict[int, int] = {}
         for record in records:
@@ -286,5 +286,5 @@ class IngestHistory:
 
     def _names_of(self, source: SourceIdentity) -> list[str]:
         """The names in the ledger that now lead to the place of ``source``."""
-        here = frozenset(self._places.of(source.identity))
-        return [name for name in self._by_name if not here.isdisjoint(self._places.of(name))]
+        here = frozenset(self._locations.of(source.identity))
+        return [name for name in self._by_name if not here.isdisjoint(self._locations.of(name))]

@@ -45,16 +45,16 @@ def _aligned(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray
     start = int(differs.argmax()) if differs.any() else short  # up to here the n-th is simply at the same place
     start = int(np.searchsorted(one, one[start])) if start < len(one) else start
     rest, others = one[start:], other[start:]
-    places = np.searchsorted(others, rest) + np.arange(len(rest)) - np.searchsorted(rest, rest)
-    inside = places < len(others)
-    inside[inside] = others[places[inside]] == rest[inside]
+    positions = np.searchsorted(others, rest) + np.arange(len(rest)) - np.searchsorted(rest, rest)
+    inside = positions < len(others)
+    inside[inside] = others[positions[inside]] == rest[inside]
     same = np.arange(start)
-    return np.concatenate([same, start + np.flatnonzero(inside)]), np.concatenate([same, start + places[inside]])
+    return np.concatenate([same, start + np.flatnonzero(inside)]), np.concatenate([same, start + positions[inside]])
 
 
-def _taken(values: pl.Series, places: np.ndarray) -> pl.Series:
+def _taken(values: pl.Series, positions: np.ndarray) -> pl.Series:
     """The values at ascending places; all of them without a copy."""
-    return values if len(places) == len(values) else values.gather(places)
+    return values if len(positions) == len(values) else values.gather(positions)
 
 
 def _ascends(values: pl.Series) -> bool:
@@ -62,7 +62,7 @@ def _ascends(values: pl.Series) -> bool:
     return is_ordered and values.null_count() == 0 and values.is_sorted()
 
 
-def _without(frame: pl.DataFrame, places: np.ndarray) -> pl.DataFrame:
+def _without(frame: pl.DataFrame, positions: np.ndarray) -> pl.DataFrame:
     keeps = np.ones(len(frame), dtype=bool)
-    keeps[places] = False
+    keeps[positions] = False
     return frame.filter(pl.Series(keeps))

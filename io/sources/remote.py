@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from ddcore.io.storage import objects, scratch
-from ddcore.io.storage.address import Address, Place, address_of, is_url
+from ddcore.io.storage.address import Address, Location, address_of, is_url
 
 if TYPE_CHECKING:
     import deltalake
@@ -32,7 +32,7 @@ def address_at(url: str) -> Address:
     return Address(root, PurePosixPath(key.strip("/")))
 
 
-def place_of(path: str) -> Place:
+def location_of(path: str) -> Location:
     """The place of a source's path, or of its URL."""
     return address_at(path) if is_url(path) else Path(path)
 
@@ -44,9 +44,9 @@ def copied(url: str) -> str:
 
 @cache
 def _copied(url: str, process: int) -> str:
-    place = address_at(url)
-    file = Path(tempfile.mkdtemp(dir=scratch.folder())) / place.name
-    objects.fetch(place, file)
+    address = address_at(url)
+    file = Path(tempfile.mkdtemp(dir=scratch.folder())) / address.name
+    objects.fetch(address, file)
     return str(file)
 
 
@@ -69,8 +69,8 @@ def matching(url: str) -> list[Address]:
     literal = next(number for number, step in enumerate(steps) if GLOB & set(step))
     base = Address(pattern.root, PurePosixPath(*steps[:literal]))
     found: set[PurePosixPath] = set()
-    for place, _, _ in objects.entries(base):
-        below = place.path.relative_to(base.path)
+    for address, _, _ in objects.entries(base):
+        below = address.path.relative_to(base.path)
         found.update(parent for parent in (below, *below.parents) if parent.parts)
     return sorted(Address(pattern.root, base.path / path) for path in found if _fits(path.parts, steps[literal:]))
 

@@ -143,11 +143,11 @@ class Column:
 
     def refuse(self, bad: pl.Series, what: str, hint: str) -> None:
         """Raise DataError for the first value where the mask ``bad`` is true, if any; a null there is false."""
-        place = bad.arg_max() if bad.any() else None
-        if place is not None:
-            number = place if self.rows is None else int(self.rows[place])
+        first = bad.arg_max() if bad.any() else None
+        if first is not None:
+            number = first if self.rows is None else int(self.rows[first])
             row = "" if self.first_row is None else f" (row {self.first_row + number})"
-            raise DataError(f"{self.where}: column {self.name!r}: {shown_value(self.values[place])} {what}{row}", hint)
+            raise DataError(f"{self.where}: column {self.name!r}: {shown_value(self.values[first])} {what}{row}", hint)
 
 
 _FIX_ROW = "fix the row at the source"

@@ -124,7 +124,7 @@ class Series(Source):
         (time, first), gone = window[0], list(before)
         if len(window) == 1 and gone:
             # A row that is inserted is equal to at most one that is taken away: the largest of these files has most.
-            largest = max(range(len(gone)), key=lambda place: len(gone[place]))
+            largest = max(range(len(gone)), key=lambda number: len(gone[number]))
             once = gone[largest][DIFF] == -1
             if not once.all():
                 gone.append(gone[largest].filter(~once))

@@ -17,7 +17,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.sources.paths import picked, roots
-from ddcore.io.sources.remote import copied, place_of
+from ddcore.io.sources.remote import copied, location_of
 from ddcore.io.sources.validation import validate
 from ddcore.io.storage import store
 from ddcore.io.storage.address import is_url
@@ -102,7 +102,7 @@ class Source(Located):
     @property
     def size(self) -> int:
         """The bytes that are read in this process or in a task; 0 where Spark reads the source itself."""
-        return 0 if self.by_spark else store.size_of(place_of(self.path))
+        return 0 if self.by_spark else store.size_of(location_of(self.path))
 
     @property
     def first_row(self) -> int:
@@ -145,20 +145,20 @@ class Source(Located):
 
     def stamp(self) -> str:
         """A short text that changes whenever the content does, and perhaps also when it does not; read no rows."""
-        place = place_of(self.path)
-        return f"{store.size_of(place)}-{int(store.modified(place) * 1e9)}"
+        address = location_of(self.path)
+        return f"{store.size_of(address)}-{int(store.modified(address) * 1e9)}"
 
     def settled_stamp(self) -> str:
         """The stamp of a file that was written some time ago; else empty: a change within one tick of the file system's
         clock may leave the stamp as it is.
         """
-        modified = store.modified(place_of(self.path))
+        modified = store.modified(location_of(self.path))
         tick = 2.0 if modified == int(modified) else 0.1
         return self.stamp() if time.time() - modified > tick else ""
 
     def date(self) -> datetime | None:
         """When it was written, to the second; None where nobody knows."""
-        return date_of(store.modified(place_of(self.path)))
+        return date_of(store.modified(location_of(self.path)))
 
     def fingerprint(self) -> str:
         """A short text that only equal contents share. Reads all bytes of a file."""

@@ -85,16 +85,16 @@ class SparkFormat(Source):
         return date_of(os.stat(self.path).st_mtime) if exists else None
 
 
-def find_formats(places: Sequence[str], format: str, options: Mapping[str, str]) -> list[Source]:
+def find_formats(paths: Sequence[str], format: str, options: Mapping[str, str]) -> list[Source]:
     """Each place as a source that Spark reads as ``format``; ``-`` has no path. UsageError for a local path that is not
     there.
     """
     sources: list[Source] = []
-    for place in dict.fromkeys(places):
-        path = place if "://" in place or place == NO_PATH else os.path.abspath(os.path.expanduser(place))
-        if "://" not in path and place != NO_PATH:
-            check_file(Path(path), place)
-        if "://" not in path and place != NO_PATH and not os.path.exists(path):
-            raise UsageError(f"{place}: there is no such file or folder", f"check the path; without a path: {NO_PATH}")
-        sources.append(SparkFormat(place, path, format=format, options=tuple(options.items())))
+    for given in dict.fromkeys(paths):
+        path = given if "://" in given or given == NO_PATH else os.path.abspath(os.path.expanduser(given))
+        if "://" not in path and given != NO_PATH:
+            check_file(Path(path), given)
+        if "://" not in path and given != NO_PATH and not os.path.exists(path):
+            raise UsageError(f"{given}: there is no such file or folder", f"check the path; without a path: {NO_PATH}")
+        sources.append(SparkFormat(given, path, format=format, options=tuple(options.items())))
     return sources

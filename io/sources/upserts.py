@@ -290,15 +290,15 @@ class EventLog(Source):
         order = list(self.events.order) or [PLACE]
         events = events.with_columns(pl.when(pl.col(OP) == DELETE).then(DELETE).otherwise(-DELETE).alias(OP), *rest)
         events = events.sort(_KEY, _AT, *order, OP, *self.events.values)
-        place, what = [_KEY, _AT, *order], [OP, *self.events.values]
-        same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in place)
+        order_by, what = [_KEY, _AT, *order], [OP, *self.events.values]
+        same = pl.all_horizontal(pl.col(name).eq_missing(pl.col(name).shift()) for name in order_by)
         other = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift()) for name in what)
         twice = events.select(same & other).to_series()
         if len(twice):
             twice[0] = False  # a first row of nulls equals the nulls that shift() puts before it
         number = twice.arg_max() if twice.any() else None
         if number is not None:
-            one, two = (self._shown_event(events.row(place, named=True)) for place in (number - 1, number))
+            one, two = (self._shown_event(events.row(order_by, named=True)) for order_by in (number - 1, number))
             by = f"--order-by {','.join(self.events.order)} does not" if self.events.order else "a table does not"
             more = "more columns of --order-by do" if self.events.order else "say: --order-by COLUMN"
             raise DataError(f"{self.name}: two events of one key and version, of which {by} say which is later: "

@@ -34,8 +34,8 @@ def _error_in(values: pa.Array | pa.ChunkedArray) -> Exception | None:
 
 def _validate_column(name: str, column: str, values: pa.Array | pa.ChunkedArray, first_row: int | None) -> None:
     if (error := _error_in(values)) is not None:
-        place = first_bad(len(values), lambda low, high: _error_in(values.slice(low, high - low)) is None)
-        row = "" if first_row is None else f" (row {first_row + place})"
+        bad = first_bad(len(values), lambda low, high: _error_in(values.slice(low, high - low)) is None)
+        row = "" if first_row is None else f" (row {first_row + bad})"
         what = (masked(str(error)).strip().splitlines() or [type(error).__name__])[0][:200]
         raise DataError(
             f"{name}: column {column!r}: a value that is no {values.type}: {what}{row}",

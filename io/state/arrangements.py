@@ -27,7 +27,7 @@ from ddcore.io.state import run_writer
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_reader import RunFile, load_texts
 from ddcore.io.storage.reporting import REFRESH, reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.columns import Columns
 from ddcore.traces.consolidation import arrange
@@ -45,7 +45,7 @@ Part = tuple[int, int]
 WHOLE: Part = (0, 1)
 
 
-def is_exact(file: Place) -> bool:
+def is_exact(file: Location) -> bool:
     """Whether a file of state has every update at its own time: neither merged by a compaction, nor by another
     program, nor built from files that were.
     """
@@ -53,7 +53,7 @@ def is_exact(file: Place) -> bool:
 
 
 def write_run(
-    folder: Place, run: int, part: str | int, batch: SortedBatch, layout: Layout, *,
+    folder: Location, run: int, part: str | int, batch: SortedBatch, layout: Layout, *,
     unsynced: Unsynced | None = None, budget: Budget = ALONE,
 ) -> AddedFile:  # fmt: skip
     """Write a run, or a range of its codes, as one file that no reader sees before :func:`commit`.
@@ -90,7 +90,7 @@ def _is_narrow(columns: Columns, number: int) -> bool:
 
 
 def write_pieces(
-    folder: Place, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *,
+    folder: Location, run: int, part: str | int, batches: Iterable[SortedBatch], layout: Layout, *,
     narrow: Collection[str], unsynced: Unsynced | None = None, group: int = DEFAULT.run_group_rows,
 ) -> AddedFile:  # fmt: skip
     """Write a run in pieces, which are sorted and follow one another. ``narrow``: columns of int64 whose values
@@ -121,7 +121,7 @@ def _statistics(file: run_writer.Written) -> str:
 
 
 def commit(
-    writer: Writer, folder: Place, files: Sequence[AddedFile], run: int, *, base: TableState | None,
+    writer: Writer, folder: Location, files: Sequence[AddedFile], run: int, *, base: TableState | None,
     overwrite: bool = False,
 ) -> TableState:  # fmt: skip
     """Make a run's files visible on top of ``base``; return the table's new state. See :func:`tables.commit`."""
@@ -129,7 +129,7 @@ def commit(
 
 
 def open_runs(
-    folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None), budget: Budget = ALONE,
+    folder: Location, files: Sequence[LiveFile], layout: Layout, span: Span = (None, None), budget: Budget = ALONE,
     *, part: Part = WHOLE,
 ) -> list[SortedBatch]:  # fmt: skip
     """The runs that have codes in ``span``: [lo, hi), None for no bound; or a part of the rows. Opens no other file.
@@ -154,7 +154,9 @@ def open_runs(
     return [run for run in runs if len(run)]
 
 
-def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch, tuning: Tuning = DEFAULT) -> list[LiveFile]:
+def small_files(
+    folder: Location, files: Sequence[LiveFile], run: SortedBatch, tuning: Tuning = DEFAULT
+) -> list[LiveFile]:
     """The small files of a table that a run of few rows is written together with, so that they are merged before they
     are many; none while they are few. Only those that have every update at its own time.
     """
@@ -166,7 +168,7 @@ def small_files(folder: Place, files: Sequence[LiveFile], run: SortedBatch, tuni
 
 
 def merged_with(
-    folder: Place, files: Sequence[LiveFile], run: SortedBatch, layout: Layout, budget: Budget = ALONE
+    folder: Location, files: Sequence[LiveFile], run: SortedBatch, layout: Layout, budget: Budget = ALONE
 ) -> SortedBatch:
     """A run and the rows of some small files, with their own times."""
     whole = [FileBatch(folder / file.path, layout, budget=budget) for file in files]
@@ -190,7 +192,7 @@ def _in_memory(small: Sequence[FileBatch], others: Sequence[np.ndarray], layout:
     return _Gathered(batch, sum(rows for rows, _ in reads), sum(size for _, size in reads))
 
 
-def _read_foreign(folder: Place, files: Sequence[LiveFile], layout: Layout, span: Span, part: Part) -> np.ndarray:
+def _read_foreign(folder: Location, files: Sequence[LiveFile], layout: Layout, span: Span, part: Part) -> np.ndarray:
     """The rows with codes in ``span``, or a part of them, of files that another program wrote, in any order: int64
     (columns, n).
     """
@@ -246,7 +248,7 @@ class FileBatch(SortedBatch):
     is_stored = True
 
     def __init__(
-        self, path: Place, layout: Layout, span: Span = (None, None), budget: Budget = ALONE, part: Part = WHOLE
+        self, path: Location, layout: Layout, span: Span = (None, None), budget: Budget = ALONE, part: Part = WHOLE
     ) -> None:
         self._budget = budget
         self.path, self._layout, self._lock = path, layout, RLock()

@@ -15,14 +15,14 @@ from ddcore.io.parquet import datafile
 from ddcore.io.state.layout import CODE
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import REFRESH, reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 _LARGE = 16 * 1024  # rows of a file whose footer is looked at
 _FOOTERS = 256  # that are read at most, of the largest files
 _POINTS = 16  # codes of a file whose footer is not read
 
 
-def spread(folder: Place, files: Sequence[LiveFile]) -> tuple[np.ndarray, np.ndarray]:
+def spread(folder: Location, files: Sequence[LiveFile]) -> tuple[np.ndarray, np.ndarray]:
     """Codes of a table's rows and how many rows each stands for: int64[n], float64[n]. Raises StorageError.
 
     One code of every 16,384 rows of the large files; other files count as evenly filled between their bounds.
@@ -38,12 +38,12 @@ def spread(folder: Place, files: Sequence[LiveFile]) -> tuple[np.ndarray, np.nda
     for file in files:
         least, greatest = file.lower.get(CODE), file.upper.get(CODE)
         if file.path not in known and least is not None and greatest is not None:
-            codes += [least + (greatest - least) * place // (_POINTS - 1) for place in range(_POINTS)]
+            codes += [least + (greatest - least) * point // (_POINTS - 1) for point in range(_POINTS)]
             rows += [file.rows / _POINTS] * _POINTS
     return np.array(codes, dtype=np.int64), np.array(rows, dtype=np.float64)
 
 
-def sample(path: Place, hint: str) -> tuple[np.ndarray, np.ndarray]:
+def sample(path: Location, hint: str) -> tuple[np.ndarray, np.ndarray]:
     """Codes of a file of state, the first of every 16,384 rows, and how many rows each stands for: int64[n] each.
 
     Reads the footer. Raises StorageError.

@@ -14,7 +14,7 @@ from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project.times import Time
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -26,11 +26,11 @@ class Stored:
     Can be sent between processes.
     """
 
-    root: Place
+    root: Location
     run: int
     files: Mapping[str, Sequence[LiveFile]]
     groups: LargeGroups = field(default_factory=LargeGroups)
-    upstream: Place | None = None
+    upstream: Location | None = None
     own: frozenset[str] = frozenset()
 
     @property

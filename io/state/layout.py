@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.io.delta import damaged, tables
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
     from ddcore.io.delta.writer import Writer
@@ -56,7 +56,7 @@ class Layout:
         return {**self.schema, **dict.fromkeys((*self.times, "diff", CODE), _INT64)}
 
 
-def create(writer: Writer, folder: Place, layout: Layout, *, replace: bool = False) -> None:
+def create(writer: Writer, folder: Location, layout: Layout, *, replace: bool = False) -> None:
     """Create the table if it does not exist; with ``replace``, an existing one may change its columns."""
     tables.create(writer, folder, layout.columns, replace=replace)
 
@@ -110,7 +110,7 @@ class Use:
     """What a table of state is for: an operator, its place in the program (``file:line``) and what the table holds."""
 
     operator: str
-    place: str
+    source_line: str
     holds: str
 
 
@@ -124,10 +124,10 @@ def uses_of(plan: Plan) -> dict[str, Use]:
             source = plan.nodes[arrangement.node].operator
             what = f"input {source.text}" if source.name == "input" else f"rows of {source.name}"
             key = f" by {', '.join(arrangement.key)}" if arrangement.key else ""
-            _add(uses, arrangement, Use(operator, block.place, what + key))
+            _add(uses, arrangement, Use(operator, block.source_line, what + key))
         if block.output is not None:
-            _add(uses, plan.arrangements[block.output], Use(operator, block.place, "its result"))
-            uses.setdefault(pending_table(plan, block)[0], Use(operator, block.place, "pending times"))
+            _add(uses, plan.arrangements[block.output], Use(operator, block.source_line, "its result"))
+            uses.setdefault(pending_table(plan, block)[0], Use(operator, block.source_line, "pending times"))
     return uses
 
 

@@ -24,7 +24,7 @@ from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.state.run_writer import PAGE, PIECE, TOP, WORD
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
@@ -45,7 +45,7 @@ class RunFile:
         "path", "starts",
     )  # fmt: skip
 
-    def __init__(self, path: Place, layout: Layout, hint: str) -> None:
+    def __init__(self, path: Location, layout: Layout, hint: str) -> None:
         self.path, self._lock = path, Lock()
         with reporting(path, "read", hint):
             source = store.mapped(path)

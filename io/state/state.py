@@ -173,19 +173,19 @@ def _write_gains(
     files, name_of = _Files(stored, unsynced, worker.budget), f"{arrangements.ADVANCED}-{part}"
     logs, part = part, name_of if worker.is_advanced else part
     for arrangement, run in gains:
-        place = f"state/{arrangement.fingerprint}", layout_of(arrangement)
+        table = f"state/{arrangement.fingerprint}", layout_of(arrangement)
         merged = gained.merged if merges else None
-        gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part, merged))
+        gained.files |= _measured(owner(arrangement), partial(files.of_run, table, run, part, merged))
     for index, run in state.pending.items():
         block = plan.blocks[index]
-        place, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
-        gained.files |= _measured(cost, partial(files.of_run, place, run, part))
+        table, cost = pending_table(plan, block), owner(plan.arrangements[block.ports[0]])
+        gained.files |= _measured(cost, partial(files.of_run, table, run, part))
     for index, batch in state.held.items():
         arrangement = plan.arrangements[index]
         run = state.keyed(arrangement, batch)
         state.require_int64(arrangement.keyed, run)
-        place = held_table(arrangement)
-        gained.files |= _measured(owner(arrangement), partial(files.of_run, place, run, part))
+        table = held_table(arrangement)
+        gained.files |= _measured(owner(arrangement), partial(files.of_run, table, run, part))
     for name in plan.outputs:
         log = ChangeLog(stored.warehouse.output(name), plan.outputs[name], plan.dims, tuning=worker.budget.tuning)
         stem = f"run-{stored.run:06d}-{logs}"
@@ -216,10 +216,14 @@ class _Files:
     budget: Budget
 
     def of_run(
-        self, place: tuple[str, Layout], run: SortedBatch, part: str, merged: dict[str, list[str]] | None = None
+        self,
+        name_and_layout: tuple[str, Layout],
+        run: SortedBatch,
+        part: str,
+        merged: dict[str, list[str]] | None = None,
     ) -> dict[str, list[AddedFile]]:
         """A run; with the small files that are taken up into it, which are noted in ``merged``."""
-        stored, (table, layout), budget = self.stored, place, self.budget
+        stored, (table, layout), budget = self.stored, name_and_layout, self.budget
         folder, present = stored.warehouse.table(table), stored.files.get(table, ())
         small = [] if merged is None else arrangements.small_files(folder, present, run, budget.tuning)
         if merged is not None and small:

@@ -70,7 +70,7 @@ class Address:
         return self.path.relative_to(folder.path)
 
 
-Place = Path | Address
+Location = Path | Address
 
 
 def is_url(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.io.storage import store
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.text.wording import listed, meant
 
 MAIN = "main"  # the warehouse itself, where a branch can be named
@@ -44,32 +44,32 @@ def check_name(name: str, setting: str) -> None:
         raise UsageError(f"{setting}: {name!r} cannot name a branch", "use letters, digits, _ and -, at most 100")
 
 
-def place_of(home: Place, name: str) -> Place:
+def address_of(home: Location, name: str) -> Location:
     """The folder of a branch of the warehouse ``home``."""
     return home if name == MAIN else home / FOLDER / name
 
 
-def names(home: Place) -> list[str]:
+def names(home: Location) -> list[str]:
     """The branches of a warehouse, sorted. Lists a folder, and looks for the note of each."""
     found = (name for name in store.names(home / FOLDER) if _NAME.fullmatch(name))
-    return [name for name in found if store.is_file(place_of(home, name) / NOTE)]
+    return [name for name in found if store.is_file(address_of(home, name) / NOTE)]
 
 
-def note_of(home: Place, name: str) -> Note:
+def note_of(home: Location, name: str) -> Note:
     """How a branch was made. StorageError for a note that cannot be read."""
-    place = place_of(home, name) / NOTE
+    note = address_of(home, name) / NOTE
     try:
-        values: dict[str, Any] = json.loads(store.read(place))
+        values: dict[str, Any] = json.loads(store.read(note))
         return Note(**values)
     except (OSError, ValueError, TypeError) as error:
         raise StorageError(
-            f"cannot read {place}: {error}", f"the branch itself may be whole: ddcore status --branch {name}"
+            f"cannot read {note}: {error}", f"the branch itself may be whole: ddcore status --branch {name}"
         ) from error
 
 
-def require(home: Place, name: str, setting: str = "--branch") -> None:
+def require(home: Location, name: str, setting: str = "--branch") -> None:
     """Raise UsageError, with the names there are, for a branch that is not there."""
-    if name == MAIN or store.is_file(place_of(home, name) / NOTE):
+    if name == MAIN or store.is_file(address_of(home, name) / NOTE):
         return
     there = names(home)
     what = f"there are: {listed(there)}" if there else "it has none"

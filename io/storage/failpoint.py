@@ -96,8 +96,8 @@ def failpoint(name: str) -> None:
         _append(log, f"{os.getpid()} {name}\n")
     if not setting:
         return
-    place, times, action = _parse(setting)
-    is_there = place == name and _past.reached[name] == times
+    point, times, action = _parse(setting)
+    is_there = point == name and _past.reached[name] == times
     if is_there and action in _SIGNALS:
         os.kill(os.getpid(), _SIGNALS[action])
     _past.is_full |= is_there and action == "full"
@@ -108,13 +108,13 @@ def failpoint(name: str) -> None:
 def _parse(setting: str) -> tuple[str, int, str]:
     """The place, how often it is to be reached, and the action."""
     where, _, action = setting.partition("=")
-    place, _, times = where.partition(":")
+    point, _, times = where.partition(":")
     action, times = action or "kill", times or "1"
-    if place not in PLACES or action not in _ACTIONS or not times.isdecimal() or int(times) == 0:
+    if point not in PLACES or action not in _ACTIONS or not times.isdecimal() or int(times) == 0:
         raise UsageError(
             f"{VARIABLE}={setting}: no such place or action", "places and actions are listed in docs/storage.md"
         )
-    return place, int(times), action
+    return point, int(times), action
 
 
 def _append(log: str, line: str) -> None:

@@ -32,48 +32,48 @@ def _link(path: Path, error: OSError) -> str:
     return ""
 
 
-def check_file(path: Path, place: str) -> None:
-    """Raise UsageError or DataError for what is there and is no file that can be read; ``place`` is its name.
+def check_file(path: Path, name: str) -> None:
+    """Raise UsageError or DataError for what is there and is no file that can be read; ``name`` is its name.
 
     Passes for a file, for a folder, and where nothing is.
     """
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
-        _refuse(path, place, error)
+        _refuse(path, name, error)
         return
     if kind := _KINDS.get(stat.S_IFMT(mode)):
         raise UsageError(
-            f"{place}: {kind}, which is not read: a source is a file or a folder, and may be read twice",
-            f"write it to a file first: cat {place} > FILE.csv" if kind == "a pipe" else "name a file",
+            f"{name}: {kind}, which is not read: a source is a file or a folder, and may be read twice",
+            f"write it to a file first: cat {name} > FILE.csv" if kind == "a pipe" else "name a file",
         )
     if stat.S_ISREG(mode):
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
         except OSError as error:
-            _refuse(path, place, error)
+            _refuse(path, name, error)
 
 
-def check_folder(folder: Path, place: str) -> None:
+def check_folder(folder: Path, shown_as: str) -> None:
     """Check (:func:`check_file`) a folder, all folders in it and each of their files."""
 
     def refuse(error: OSError) -> None:
         path = Path(error.filename)
-        _refuse(path, str(Path(place, path.relative_to(folder))), error)
+        _refuse(path, str(Path(shown_as, path.relative_to(folder))), error)
 
     for root, _, names in os.walk(folder, onerror=refuse):
         for name in sorted(names):
             path = Path(root, name)
-            check_file(path, str(Path(place, path.relative_to(folder))))
+            check_file(path, str(Path(shown_as, path.relative_to(folder))))
 
 
-def _refuse(path: Path, place: str, error: OSError) -> None:
+def _refuse(path: Path, name: str, error: OSError) -> None:
     """Raise an error for a file that is there, or may be."""
     link = _link(path, error)
     if error.errno == errno.ELOOP:
-        raise DataError(f"{place}: {link}", "remove the link, or name the file") from error
+        raise DataError(f"{name}: {link}", "remove the link, or name the file") from error
     if link:
-        raise UsageError(f"{place}: {link}", "restore the file, or name another one") from error
+        raise UsageError(f"{name}: {link}", "restore the file, or name another one") from error
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return
-    raise DataError(f"{place}: cannot be read: {error.strerror}", "make it readable for this user") from error
+    raise DataError(f"{name}: cannot be read: {error.strerror}", "make it readable for this user") from error

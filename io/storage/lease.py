@@ -212,9 +212,9 @@ def _take(folder: Address, claim: _Claim) -> Lease:
 
 def _claimed(folder: Address, token: int, claim: _Claim) -> bool:
     """Whether this process got a token."""
-    place, content = _object(folder, token), claim.to_bytes()
+    file, content = _object(folder, token), claim.to_bytes()
     # The mark tells our claim from another's where the store's answer was lost and the library asked again.
-    return objects.create(place, content) or objects.read(place) == content
+    return objects.create(file, content) or objects.read(file) == content
 
 
 def _predecessor(folder: Address, found: _Found) -> Holder | None:
@@ -251,15 +251,15 @@ def _newest(folder: Address) -> _Found | None:
         token = max(_tokens(folder), default=None)
         if token is None:
             return None
-        place = _object(folder, token)
+        file = _object(folder, token)
         with suppress(FileNotFoundError):  # deleted meanwhile, because there are newer ones
-            _, written = objects.head(place)
-            content = objects.read(place)
+            _, written = objects.head(file)
+            content = objects.read(file)
             try:
                 claim = _Claim.from_bytes(content)
             except (ValueError, TypeError, KeyError):
                 raise StorageError(
-                    f"the lock {place} has other contents than the name of its holder",
+                    f"the lock {file} has other contents than the name of its holder",
                     "ddcore did not write it and has not changed it: move it away",
                 ) from None
             return _Found(token, claim, time.time() - written)

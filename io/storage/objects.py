@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.storage.address import Address, Place
+from ddcore.io.storage.address import Address, Location
 from ddcore.io.storage.store_settings import check_settings
 from ddcore.text.redaction import keep_secret
 
@@ -92,12 +92,12 @@ def _store(root: str, process: int) -> S3Store:
     )
 
 
-def _client(place: Address) -> S3Store:
-    return _store(place.root, os.getpid())
+def _client(address: Address) -> S3Store:
+    return _store(address.root, os.getpid())
 
 
 @contextmanager
-def _errors(place: Address, doing: str) -> Iterator[None]:
+def _errors(address: Address, doing: str) -> Iterator[None]:
     """Turn the library's errors into FileNotFoundError, or into a StorageError that names the object."""
     from obstore.exceptions import BaseError, NotFoundError
 
@@ -108,13 +108,13 @@ def _errors(place: Address, doing: str) -> Iterator[None]:
             raise
         missing = isinstance(error, NotFoundError | FileNotFoundError)
         if missing and "NoSuchBucket" not in str(error):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(place)) from None
-        raise refused(place, doing, error) from error
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from None
+        raise refused(address, doing, error) from error
 
 
-def refused(place: Address, doing: str, error: BaseException) -> StorageError:
+def refused(address: Address, doing: str, error: BaseException) -> StorageError:
     """The error of a store that did not do what it was told."""
-    return StorageError(f"cannot {doing} {place}: {denial(error) or _reason(error)}", _hint(error))
+    return StorageError(f"cannot {doing} {address}: {denial(error) or _reason(error)}", _hint(error))
 
 
 def complete(request: Callable[[], Result], waits: Sequence[float] = WAITS) -> Result:
@@ -162,40 +162,40 @@ def _reason(error: BaseException) -> str:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(place: Address) -> bytes:
+def read(address: Address) -> bytes:
     """All bytes of an object. FileNotFoundError."""
     import obstore
 
-    with _errors(place, "read"):
-        return complete(lambda: bytes(obstore.get(_client(place), place.key).bytes()))
+    with _errors(address, "read"):
+        return complete(lambda: bytes(obstore.get(_client(address), address.key).bytes()))
 
 
-def fetch(place: Address, file: Path) -> None:
+def fetch(address: Address, file: Path) -> None:
     """Write all bytes of an object into a file. FileNotFoundError."""
     import obstore
 
     def copy() -> None:
         with file.open("wb") as out:
-            for part in obstore.get(_client(place), place.key).stream():
+            for part in obstore.get(_client(address), address.key).stream():
                 out.write(part)
 
-    with _errors(place, "read"):
+    with _errors(address, "read"):
         complete(copy)
 
 
-def head(place: Address) -> tuple[int, float]:
+def head(address: Address) -> tuple[int, float]:
     """The size of an object, and when it was written. FileNotFoundError."""
     import obstore
 
-    with _errors(place, "read"):
-        meta = obstore.head(_client(place), place.key)
+    with _errors(address, "read"):
+        meta = obstore.head(_client(address), address.key)
     return meta["size"], meta["last_modified"].timestamp()
 
 
-def size_of(place: Address) -> int | None:
+def size_of(address: Address) -> int | None:
     """The size of an object; None where there is none."""
     try:
-        return head(place)[0]
+        return head(address)[0]
     except FileNotFoundError:
         return None
 
@@ -217,8 +217,8 @@ def names(folder: Address) -> list[str]:
     with _errors(folder, "list"):
         found = complete(lambda: obstore.list_with_delimiter(_client(folder), prefix=_prefix(folder)))
         _check_answers(folder, len(found["common_prefixes"]) + len(found["objects"]))
-    places = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
-    return sorted(place.rstrip("/").rpartition("/")[2] for place in places)
+    paths = [*found["common_prefixes"], *(one["path"] for one in found["objects"])]
+    return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
 
 def entries(folder: Address) -> Iterator[Listed]:
@@ -233,8 +233,8 @@ def entries(folder: Address) -> Iterator[Listed]:
         )
         _check_answers(folder, len(listed))
     for one in listed:
-        place = Address(folder.root, PurePosixPath(one["path"]))
-        yield place, one["size"], one["last_modified"].timestamp()
+        address = Address(folder.root, PurePosixPath(one["path"]))
+        yield address, one["size"], one["last_modified"].timestamp()
 
 
 def _check_answers(folder: Address, found: int) -> None:
@@ -263,18 +263,18 @@ def _prefix(folder: Address) -> str | None:
 class Object:
     """An object whose bytes are read here and there. Its end is read at once, and its size known from then on."""
 
-    __slots__ = ("_place", "_tail", "size")
+    __slots__ = ("_address", "_tail", "size")
 
-    def __init__(self, place: Address) -> None:
+    def __init__(self, address: Address) -> None:
         import obstore
 
-        self._place = place
+        self._address = address
 
         def tail() -> tuple[int, bytes]:
-            result = obstore.get(_client(place), place.key, options={"range": {"suffix": _TAIL}})
+            result = obstore.get(_client(address), address.key, options={"range": {"suffix": _TAIL}})
             return result.meta["size"], bytes(result.bytes())
 
-        with _errors(place, "read"):
+        with _errors(address, "read"):
             self.size, self._tail = complete(tail)
 
     def read(self, length: int, begin: int) -> bytes:
@@ -282,7 +282,7 @@ class Object:
         start, end = self.size - len(self._tail), min(begin + length, self.size)
         if begin >= start:
             return self._tail[begin - start : end - start]
-        return _read_all(self._place, [(begin, end)])[0]
+        return _read_all(self._address, [(begin, end)])[0]
 
 
 class Parts:
@@ -291,13 +291,13 @@ class Parts:
     The array takes memory where it is filled.
     """
 
-    __slots__ = ("data", "place")
+    __slots__ = ("address", "data")
 
-    def __init__(self, place: Address) -> None:
+    def __init__(self, address: Address) -> None:
         import numpy as np
 
-        self.place: Place = place
-        end = Object(place)
+        self.address: Location = address
+        end = Object(address)
         self.data = np.zeros(end.size, np.uint8)
         tail = end.read(min(_TAIL, end.size), max(0, end.size - _TAIL))
         self.data[end.size - len(tail) :] = np.frombuffer(tail, np.uint8)
@@ -306,10 +306,10 @@ class Parts:
         """Have the bytes of some ranges. One request, or a few at once; neighbours are read together."""
         import numpy as np
 
-        assert isinstance(self.place, Address)
+        assert isinstance(self.address, Address)
         wanted = np.minimum(ends, max(0, len(self.data) - _TAIL)) > begins
         ranges = list(zip(begins[wanted].tolist(), ends[wanted].tolist(), strict=True))
-        for (begin, end), content in zip(ranges, _read_all(self.place, ranges), strict=True):
+        for (begin, end), content in zip(ranges, _read_all(self.address, ranges), strict=True):
             self.data[begin:end] = np.frombuffer(content, np.uint8)
 
 
@@ -318,8 +318,8 @@ class Whole:
 
     __slots__ = ("_bytes", "size")
 
-    def __init__(self, place: Address) -> None:
-        self._bytes = read(place)
+    def __init__(self, address: Address) -> None:
+        self._bytes = read(address)
         self.size = len(self._bytes)
 
     def read(self, length: int, begin: int) -> bytes:
@@ -327,16 +327,16 @@ class Whole:
         return self._bytes[begin : begin + length]
 
 
-def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+def _read_all(address: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """The bytes [begin, end) of several ranges; neighbours are read together."""
     import obstore
 
     if not ranges:
         return []
-    with _errors(place, "read"):
+    with _errors(address, "read"):
         found = complete(
             lambda: obstore.get_ranges(
-                _client(place), place.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
+                _client(address), address.key, starts=[begin for begin, _ in ranges], ends=[end for _, end in ranges]
             )
         )
     return [bytes(part) for part in found]
@@ -345,15 +345,15 @@ def _read_all(place: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def put(place: Address, content: bytes | Path) -> None:
+def put(address: Address, content: bytes | Path) -> None:
     """Write an object, in place of one that is there: bytes, or a file of this machine."""
     import obstore
 
-    with _errors(place, "write"):
-        obstore.put(_client(place), place.key, content)
+    with _errors(address, "write"):
+        obstore.put(_client(address), address.key, content)
 
 
-def create(place: Address, content: bytes) -> bool:
+def create(address: Address, content: bytes) -> bool:
     """Write an object unless there is one; return whether this call did. Of several at once, one does.
 
     An answer that was lost on its way may make the library ask again, and the store then says that the object is there:
@@ -362,9 +362,9 @@ def create(place: Address, content: bytes) -> bool:
     import obstore
     from obstore.exceptions import AlreadyExistsError
 
-    with _errors(place, "write"):
+    with _errors(address, "write"):
         try:
-            obstore.put(_client(place), place.key, content, mode="create")
+            obstore.put(_client(address), address.key, content, mode="create")
         except AlreadyExistsError:
             return False
     return True
@@ -378,15 +378,15 @@ def copy(source: Address, target: Address) -> None:
         complete(lambda: obstore.copy(_client(source), source.key, target.key))
 
 
-def delete(places: Iterable[Address]) -> None:
+def delete(addresses: Iterable[Address]) -> None:
     """Delete objects, those that are there."""
     import obstore
 
-    todo = list(places)
+    todo = list(addresses)
     for first in range(0, len(todo), _TOGETHER):
         some = todo[first : first + _TOGETHER]
         with _errors(some[0], "delete"):
-            obstore.delete(_client(some[0]), [place.key for place in some])
+            obstore.delete(_client(some[0]), [address.key for address in some])
 
 
 def forget_clients() -> None:

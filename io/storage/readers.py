@@ -22,7 +22,7 @@ from ddcore.base.errors import StorageError
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 
 FOLDER = "readers"
 NOTE = ".reader.json"
@@ -56,7 +56,7 @@ class Hold:
         return self.warehouse.startswith("/") and not Path(self.warehouse).is_dir()
 
 
-def identity(root: Place, upstream: Place) -> str:
+def identity(root: Location, upstream: Location) -> str:
     """The name of the reader whose warehouse this is, of the inputs of another; a new one where it has none, or is a
     copy or was moved. The caller holds its lock.
     """
@@ -73,90 +73,90 @@ def new_name() -> str:
     return uuid.uuid4().hex[:16]
 
 
-def call(root: Place, upstream: Place, name: str) -> None:
+def call(root: Location, upstream: Location, name: str) -> None:
     """Give a warehouse its name as a reader of the inputs of another."""
     _put(root, root / NOTE, {"name": name, "warehouse": str(root), "upstream": str(upstream)})
     failpoint("after-reader")
 
 
-def name_of(root: Place) -> str | None:
+def name_of(root: Location) -> str | None:
     """The name of the reader whose warehouse this is; None where it has none."""
     known = _note(root)
     return str(known["name"]) if "name" in known and known.get("warehouse") == str(root) else None
 
 
-def upstream_of(root: Place) -> str | None:
+def upstream_of(root: Location) -> str | None:
     """The warehouse whose inputs a warehouse reads; None where it has its own."""
     return str(_note(root).get("upstream", "another warehouse")) if store.is_file(root / NOTE) else None
 
 
-def _note(root: Place) -> dict[str, Any]:
+def _note(root: Location) -> dict[str, Any]:
     """What the warehouse of a reader says of itself; nothing where it says nothing that can be read."""
-    place = root / NOTE
-    if not store.is_file(place):
+    file = root / NOTE
+    if not store.is_file(file):
         return {}
-    with reporting(place, "read"):
+    with reporting(file, "read"):
         try:
-            known = json.loads(store.read(place))
+            known = json.loads(store.read(file))
         except ValueError:
             return {}
     return known if isinstance(known, dict) else {}
 
 
-def hold_of(home: Place, name: str) -> Hold | None:
+def hold_of(home: Location, name: str) -> Hold | None:
     """A reader's hold; None where it has none. StorageError for one that cannot be read."""
-    place = home / FOLDER / f"{name}{_ENDING}"
-    if not store.is_file(place):
+    file = home / FOLDER / f"{name}{_ENDING}"
+    if not store.is_file(file):
         return None
     try:
-        values: dict[str, Any] = json.loads(store.read(place))
+        values: dict[str, Any] = json.loads(store.read(file))
         hold = Hold(**values)
         int(hold.entry)
         {name: int(version) for name, version in hold.versions.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise StorageError(
-            f"cannot read {place}, which says what a reader of the inputs needs: {error}",
+            f"cannot read {file}, which says what a reader of the inputs needs: {error}",
             "nothing of the inputs is deleted meanwhile; to give its reader up: ddcore readers --forget " + name,
         ) from error
     return hold
 
 
-def holds(home: Place) -> dict[str, Hold]:
+def holds(home: Location) -> dict[str, Hold]:
     """The holds of all readers of a warehouse, by their names. Raises as :func:`hold_of`."""
     found = {name: hold_of(home, name) for name in names(home)}
     return {name: hold for name, hold in found.items() if hold is not None}
 
 
-def names(home: Place) -> list[str]:
+def names(home: Location) -> list[str]:
     """The names of all readers, sorted."""
     files = (name.removesuffix(_ENDING) for name in store.names(home / FOLDER) if name.endswith(_ENDING))
     return [name for name in files if _NAME.fullmatch(name)]
 
 
-def write(home: Place, name: str, hold: Hold) -> None:
+def write(home: Location, name: str, hold: Hold) -> None:
     """Write a reader's hold in place of the one before."""
     _put(home / FOLDER, home / FOLDER / f"{name}{_ENDING}", asdict(hold))
     failpoint("after-hold")
 
 
-def forget(home: Place, name: str) -> None:
+def forget(home: Location, name: str) -> None:
     """Remove a reader's hold, if it is there."""
     store.delete(home / FOLDER / f"{name}{_ENDING}")
 
 
-def _put(folder: Place, place: Place, values: Mapping[str, Any]) -> None:
+def _put(folder: Location, address: Location, values: Mapping[str, Any]) -> None:
     """Write a file whole, and sync it."""
     content = json.dumps(values).encode()
-    with reporting(place, "write", "this user needs to write there: it says what a reader of the inputs still needs"):
-        if not isinstance(place, Path):
+    with reporting(address, "write", "this user needs to write there: it says what a reader of the inputs still needs"):
+        if not isinstance(address, Path):
             from ddcore.io.storage import objects
 
-            objects.put(place, content)
+            objects.put(address, content)
             return
         with store.new_file(folder, "note") as file:
             file.temporary.write_bytes(content)
             store.sync(file.temporary)
-            file.finish(place)
+            file.finish(address)
         assert isinstance(folder, Path)
         store.sync(folder)
         store.sync(folder.parent)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError
 from ddcore.io.storage import store
-from ddcore.io.storage.address import Address, Place
+from ddcore.io.storage.address import Address, Location
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
 
@@ -28,7 +28,7 @@ _HINTS = {
 
 
 @contextmanager
-def reporting(path: Place, doing: str, hint: str = "") -> Iterator[None]:
+def reporting(path: Location, doing: str, hint: str = "") -> Iterator[None]:
     """Turn errors of the file system and of the table libraries into a StorageError: ``cannot DOING PATH: reason``.
 
     Our own errors pass unchanged, and so do errors that show a bug in our code.
@@ -49,7 +49,7 @@ def reporting(path: Place, doing: str, hint: str = "") -> Iterator[None]:
         raise StorageError(f"cannot {doing} {_culprit(error, path)}: {reason}", hints.get(number, hint)) from error
 
 
-def _culprit(error: BaseException, path: Place) -> Place:
+def _culprit(error: BaseException, path: Location) -> Location:
     """The file or folder that may not be used, where the error names one below ``path``; else ``path``."""
     named = getattr(error, "filename", None)
     is_below = isinstance(path, Path) and isinstance(named, str) and Path(named).is_relative_to(path)
@@ -63,11 +63,11 @@ def _is_library_error(error: BaseException) -> bool:
     )
 
 
-def _stored_error(place: Address, doing: str, error: BaseException) -> StorageError | None:
+def _stored_error(address: Address, doing: str, error: BaseException) -> StorageError | None:
     """The error of an object store that denied a request of a library; None for another error."""
     from ddcore.io.storage import objects
 
-    return objects.refused(place, doing, error) if objects.denial(error) else None
+    return objects.refused(address, doing, error) if objects.denial(error) else None
 
 
 def _errno(error: BaseException) -> int:

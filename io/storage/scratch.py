@@ -47,22 +47,22 @@ def budget(memory: int | None, threads: int = 1, tuning: Tuning = DEFAULT) -> Bu
 
 def remove_left() -> None:
     """Remove the folders of processes that have ended, as far as this user may. Lists the temporary directory."""
-    for place in {tempfile.gettempdir(), _SHORT}:
-        with suppress(OSError), os.scandir(place) as found:
+    for parent in {tempfile.gettempdir(), _SHORT}:
+        with suppress(OSError), os.scandir(parent) as found:
             for entry in found:
                 if entry.name.startswith(_PREFIX):
                     _remove_if_left(entry)
 
 
 @cache
-def _folder(process: int, place: str) -> Path:
+def _folder(process: int, parent: str) -> Path:
     remove_left()
     for _ in range(_ATTEMPTS):
-        path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process}-", dir=place))
+        path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process}-", dir=parent))
         if _is_held(path):
             atexit.register(_remove, path, process)
             return path
-    raise OSError(f"cannot keep a folder in {place}: other processes remove it")
+    raise OSError(f"cannot keep a folder in {parent}: other processes remove it")
 
 
 def _is_held(path: Path) -> bool:

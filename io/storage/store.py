@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ddcore.base.errors import StorageError
-from ddcore.io.storage.address import Address, Place
+from ddcore.io.storage.address import Address, Location
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +31,28 @@ if TYPE_CHECKING:
     from ddcore.io.storage.objects import Object, Whole
 
 __all__ = [
-    "UNREADABLE", "Contents", "Entry", "Mapped", "Place", "below", "create_folder", "delete", "entries", "exists",
-    "is_file", "is_folder", "mapped", "modified", "names", "new_file", "opened", "read", "remove_folder", "size_of",
-    "source_of", "sync",
+    "UNREADABLE",
+    "Contents",
+    "Entry",
+    "Location",
+    "Mapped",
+    "below",
+    "create_folder",
+    "delete",
+    "entries",
+    "exists",
+    "is_file",
+    "is_folder",
+    "mapped",
+    "modified",
+    "names",
+    "new_file",
+    "opened",
+    "read",
+    "remove_folder",
+    "size_of",
+    "source_of",
+    "sync",
 ]  # fmt: skip
 
 
@@ -53,13 +72,13 @@ UNREADABLE = {  # what to do about them
 class Entry(NamedTuple):
     """A file: its size in bytes, and when it was written, in seconds since 1970."""
 
-    place: Place
+    address: Location
     size: int
     modified: float
 
-    def below(self, folder: Place) -> str:
+    def below(self, folder: Location) -> str:
         """The steps from a folder to the file, with slashes."""
-        return below(folder, self.place)
+        return below(folder, self.address)
 
 
 Contents: TypeAlias = "_File | Object | Whole"
@@ -69,7 +88,7 @@ Contents: TypeAlias = "_File | Object | Whole"
 class Mapped(Protocol):
     """A file as an array of bytes."""
 
-    place: Place
+    address: Location
     data: np.ndarray
 
     def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
@@ -79,12 +98,12 @@ class Mapped(Protocol):
 class _Map:
     """A mapped file of a file system; a small one is read."""
 
-    __slots__ = ("data", "place")
+    __slots__ = ("address", "data")
 
     def __init__(self, path: Path) -> None:
         import numpy as np
 
-        self.place: Place = path
+        self.address: Location = path
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             content = (file.read(size) or b"") if size <= _SMALL else _mapped(path, file.fileno())
@@ -122,43 +141,43 @@ class _File:
         return os.pread(self._descriptor, length, begin)
 
 
-def below(folder: Place, place: Place) -> str:
+def below(folder: Location, address: Location) -> str:
     """The steps from a folder to something in it, with slashes. ValueError where it is not below."""
-    if isinstance(folder, Path) and isinstance(place, Path):
-        return place.relative_to(folder).as_posix()
-    if isinstance(folder, Address) and isinstance(place, Address):
-        return place.relative_to(folder).as_posix()
-    raise ValueError(f"{place} is not below {folder}")
+    if isinstance(folder, Path) and isinstance(address, Path):
+        return address.relative_to(folder).as_posix()
+    if isinstance(folder, Address) and isinstance(address, Address):
+        return address.relative_to(folder).as_posix()
+    raise ValueError(f"{address} is not below {folder}")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def exists(place: Place) -> bool:
+def exists(address: Location) -> bool:
     """Whether there is a file or a folder."""
-    if isinstance(place, Path):
-        return _status(place) is not None
+    if isinstance(address, Path):
+        return _status(address) is not None
     from ddcore.io.storage import objects
 
-    return objects.size_of(place) is not None or objects.is_folder(place)
+    return objects.size_of(address) is not None or objects.is_folder(address)
 
 
-def is_file(place: Place) -> bool:
+def is_file(address: Location) -> bool:
     """Whether there is a file."""
-    if isinstance(place, Path):
-        return (status := _status(place)) is not None and stat.S_ISREG(status.st_mode)
+    if isinstance(address, Path):
+        return (status := _status(address)) is not None and stat.S_ISREG(status.st_mode)
     from ddcore.io.storage import objects
 
-    return objects.size_of(place) is not None
+    return objects.size_of(address) is not None
 
 
-def is_folder(place: Place) -> bool:
+def is_folder(address: Location) -> bool:
     """Whether there is a folder; in a store, one that has something in it."""
-    if isinstance(place, Path):
-        return (status := _status(place)) is not None and stat.S_ISDIR(status.st_mode)
+    if isinstance(address, Path):
+        return (status := _status(address)) is not None and stat.S_ISDIR(status.st_mode)
     from ddcore.io.storage import objects
 
-    return objects.is_folder(place)
+    return objects.is_folder(address)
 
 
 def _status(path: Path) -> os.stat_result | None:
@@ -176,7 +195,7 @@ def _unreadable(path: Path, error: OSError) -> StorageError:
     return StorageError(f"cannot read {path}: {reason}", UNREADABLE.get(error.errno or 0, ""))
 
 
-def names(folder: Place) -> list[str]:
+def names(folder: Location) -> list[str]:
     """The sorted names of what a folder has in it; none for a missing one. StorageError where it cannot be listed."""
     if isinstance(folder, Path):
         try:
@@ -190,7 +209,7 @@ def names(folder: Place) -> list[str]:
     return objects.names(folder)
 
 
-def entries(folder: Place, *, hidden: bool = True) -> Iterator[Entry]:
+def entries(folder: Location, *, hidden: bool = True) -> Iterator[Entry]:
     """All files below a folder, or the file itself; without ``hidden``, not in folders that begin with ``.`` or ``_``.
 
     Files that vanish meanwhile are left out.
@@ -198,9 +217,9 @@ def entries(folder: Place, *, hidden: bool = True) -> Iterator[Entry]:
     if not isinstance(folder, Path):
         from ddcore.io.storage import objects
 
-        for place, size, written in objects.entries(folder):
-            if hidden or not _is_hidden(place.relative_to(folder).parent.parts):
-                yield Entry(place, size, written)
+        for address, size, written in objects.entries(folder):
+            if hidden or not _is_hidden(address.relative_to(folder).parent.parts):
+                yield Entry(address, size, written)
         return
     if is_file(folder):
         yield _entry(folder)
@@ -227,72 +246,72 @@ def _is_hidden(steps: tuple[str, ...]) -> bool:
     return any(step[0] in "._" for step in steps)
 
 
-def size_of(place: Place) -> int:
+def size_of(address: Location) -> int:
     """The size of a file in bytes. FileNotFoundError."""
-    return place.stat().st_size if isinstance(place, Path) else _head(place)[0]
+    return address.stat().st_size if isinstance(address, Path) else _head(address)[0]
 
 
-def modified(place: Place) -> float:
+def modified(address: Location) -> float:
     """When a file was written, in seconds since 1970. FileNotFoundError."""
-    return place.stat().st_mtime if isinstance(place, Path) else _head(place)[1]
+    return address.stat().st_mtime if isinstance(address, Path) else _head(address)[1]
 
 
-def _head(place: Address) -> tuple[int, float]:
+def _head(address: Address) -> tuple[int, float]:
     from ddcore.io.storage import objects
 
-    return objects.head(place)
+    return objects.head(address)
 
 
-def read(place: Place) -> bytes:
+def read(address: Location) -> bytes:
     """All bytes of a file. FileNotFoundError."""
-    if isinstance(place, Path):
-        return place.read_bytes()
+    if isinstance(address, Path):
+        return address.read_bytes()
     from ddcore.io.storage import objects
 
-    return objects.read(place)
+    return objects.read(address)
 
 
 @contextmanager
-def opened(place: Place, *, whole: bool = False) -> Iterator[Contents]:
+def opened(address: Location, *, whole: bool = False) -> Iterator[Contents]:
     """A file whose bytes are read here and there; ``whole``: all of them. FileNotFoundError."""
-    if isinstance(place, Path):
-        with place.open("rb") as file:
+    if isinstance(address, Path):
+        with address.open("rb") as file:
             yield _File(file.fileno())
         return
     from ddcore.io.storage import objects
 
-    yield objects.Whole(place) if whole else objects.Object(place)
+    yield objects.Whole(address) if whole else objects.Object(address)
 
 
-def mapped(place: Place) -> Mapped:
+def mapped(address: Location) -> Mapped:
     """A file as an array of bytes. FileNotFoundError."""
-    if isinstance(place, Path):
-        return _Map(place)
+    if isinstance(address, Path):
+        return _Map(address)
     from ddcore.io.storage import objects
 
-    return objects.Parts(place)
+    return objects.Parts(address)
 
 
 @contextmanager
-def source_of(place: Place) -> Iterator[pa.NativeFile]:
+def source_of(address: Location) -> Iterator[pa.NativeFile]:
     """A file for Arrow; of an object all bytes are read."""
     import pyarrow as pa
 
-    with pa.memory_map(str(place)) if isinstance(place, Path) else pa.BufferReader(read(place)) as source:
+    with pa.memory_map(str(address)) if isinstance(address, Path) else pa.BufferReader(read(address)) as source:
         yield source
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def create_folder(folder: Place) -> None:
+def create_folder(folder: Location) -> None:
     """Create a folder, and those above it, if it does not exist."""
     if isinstance(folder, Path) and not folder.is_dir():  # as it nearly always is
         folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def new_file(folder: Place, stem: str) -> Iterator[NewFile]:
+def new_file(folder: Location, stem: str) -> Iterator[NewFile]:
     """A new file in a folder, which is there as a whole or not at all; its name begins with ``stem``."""
     if isinstance(folder, Path):
         create_folder(folder)
@@ -309,8 +328,8 @@ def new_file(folder: Place, stem: str) -> Iterator[NewFile]:
     from ddcore.io.storage import scratch
 
     # No two writes share a name: what an old holder of the lock still deletes is never what another one wrote.
-    with tempfile.TemporaryDirectory(dir=scratch.folder()) as place:
-        yield NewFile(Path(place) / "new", f"{stem}-{uuid.uuid4().hex[:16]}")
+    with tempfile.TemporaryDirectory(dir=scratch.folder()) as directory:
+        yield NewFile(Path(directory) / "new", f"{stem}-{uuid.uuid4().hex[:16]}")
 
 
 class NewFile(NamedTuple):
@@ -319,27 +338,27 @@ class NewFile(NamedTuple):
     temporary: Path
     name: str
 
-    def finish(self, place: Place) -> None:
+    def finish(self, address: Location) -> None:
         """Give the file its final name."""
-        if isinstance(place, Path):
-            self.temporary.replace(place)
+        if isinstance(address, Path):
+            self.temporary.replace(address)
             return
         from ddcore.io.storage import objects
 
-        objects.put(place, self.temporary)
+        objects.put(address, self.temporary)
 
 
-def delete(place: Place) -> None:
+def delete(address: Location) -> None:
     """Delete a file if it is there."""
-    if isinstance(place, Path):
-        place.unlink(missing_ok=True)
+    if isinstance(address, Path):
+        address.unlink(missing_ok=True)
         return
     from ddcore.io.storage import objects
 
-    objects.delete([place])
+    objects.delete([address])
 
 
-def remove_folder(folder: Place) -> None:
+def remove_folder(folder: Location) -> None:
     """Delete a folder with all that is in it, as far as possible."""
     if isinstance(folder, Path):
         shutil.rmtree(folder, ignore_errors=True)
@@ -349,11 +368,11 @@ def remove_folder(folder: Place) -> None:
     objects.delete(entry[0] for entry in objects.entries(folder))
 
 
-def sync(place: Place) -> None:
+def sync(address: Location) -> None:
     """Sync a file's contents, or a folder's names, to the disk."""
-    if not isinstance(place, Path):
+    if not isinstance(address, Path):
         return
-    descriptor = os.open(place, os.O_RDONLY)
+    descriptor = os.open(address, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

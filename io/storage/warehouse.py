@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError, UsageError
 from ddcore.io.storage import lock, readers, store
-from ddcore.io.storage.address import Address, Place, address_of, is_url
+from ddcore.io.storage.address import Address, Location, address_of, is_url
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.holder import Holder
 from ddcore.io.storage.reporting import reporting
@@ -45,10 +45,13 @@ class Warehouse:
     """
 
     def __init__(
-        self, root: str | os.PathLike[str] | Address, upstream: Place | None = None, own: frozenset[str] = frozenset()
+        self,
+        root: str | os.PathLike[str] | Address,
+        upstream: Location | None = None,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self.upstream, self.own = upstream, own
-        self.root: Place
+        self.root: Location
         if isinstance(root, Address):
             self.root = root
             return
@@ -61,23 +64,23 @@ class Warehouse:
         return f"Warehouse({str(self.root)!r})"
 
     @property
-    def ledger(self) -> Place:
+    def ledger(self) -> Location:
         """The ledger's table."""
         return self.root / "ledger"
 
-    def input(self, name: str) -> Place:
+    def input(self, name: str) -> Location:
         """The table of an input's change log."""
         return self.table(f"inputs/{name}")
 
-    def output(self, name: str) -> Place:
+    def output(self, name: str) -> Location:
         """The table of an output's change log."""
         return self.table(f"outputs/{name}")
 
-    def published(self, name: str) -> Place:
+    def published(self, name: str) -> Location:
         """The table with the present contents of an output, unless the project names another place for it."""
         return self.root / "tables" / self.output(name).name
 
-    def table(self, relative: str) -> Place:
+    def table(self, relative: str) -> Location:
         """The folder of a table, by its name in the ledger: ``inputs/edges``. UsageError for a name that is not inside
         the warehouse or that no file system allows.
         """
@@ -96,11 +99,11 @@ class Warehouse:
         part, _, name = relative.partition("/")
         return part != "inputs" or self.upstream is None or name in self.own
 
-    def relative(self, folder: Place) -> str:
+    def relative(self, folder: Location) -> str:
         """The name of a table's folder in the ledger: ``inputs/edges``."""
         return store.below(self.root, folder)
 
-    def tables(self, parts: Sequence[str] = ("inputs", "outputs", "state")) -> Iterator[tuple[str, Place]]:
+    def tables(self, parts: Sequence[str] = ("inputs", "outputs", "state")) -> Iterator[tuple[str, Location]]:
         """All tables of its own on the disk, in the ledger or not: name as in :meth:`relative`, and folder."""
         for part in parts:
             for name in store.names(above := self.root / part):

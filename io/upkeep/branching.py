@@ -29,7 +29,7 @@ from ddcore.io.storage import branches, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Entry, Place
+from ddcore.io.storage.store import Entry, Location
 
 _PARTS = ("inputs", "outputs", "state", "tables")  # folders with a folder for each table
 _REPLACED = "_last_checkpoint"  # the one file of a table that others may write into, so it is copied
@@ -46,43 +46,43 @@ class Shared:
     bytes: int = 0
 
 
-def make(ledger: Ledger, home: Place, source: str, name: str) -> Shared:
+def make(ledger: Ledger, home: Location, source: str, name: str) -> Shared:
     """Make the branch ``name`` of the warehouse ``home`` from that of the ledger, which is its branch ``source``.
 
     The caller holds the locks of both, no run is unfinished, and there is no such branch. Raises StorageError.
     """
     remove_left(home)
-    place, shared = branches.place_of(home, name), Shared()
+    branch_home, shared = branches.address_of(home, name), Shared()
     run = ledger.current_run()
     upper = ledger.upper()
     folded = [] if upper is None else [list(time) for time in corners(upper)]
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     note = branches.Note(source, at, 0 if run is None else run.run, folded).to_bytes()
-    if isinstance(place, Path):
-        _make_folder(ledger, place, note, shared)
+    if isinstance(branch_home, Path):
+        _make_folder(ledger, branch_home, note, shared)
     else:
-        _make_objects(ledger, place, note, shared)
+        _make_objects(ledger, branch_home, note, shared)
     failpoint("after-branch")
     return shared
 
 
-def remove(place: Place) -> None:
+def remove(home: Location) -> None:
     """Remove a branch: first it is no branch any more, then its files go. The caller holds its lock."""
-    with reporting(place, "remove the branch"):
-        if isinstance(place, Path):
-            doomed = place.with_name(f".{place.name}{_LEFT}")
+    with reporting(home, "remove the branch"):
+        if isinstance(home, Path):
+            doomed = home.with_name(f".{home.name}{_LEFT}")
             store.remove_folder(doomed)
-            place.rename(doomed)
-            store.sync(place.parent)
+            home.rename(doomed)
+            store.sync(home.parent)
             failpoint("after-unbranch")
             store.remove_folder(doomed)
             return
-        store.delete(place / branches.NOTE)
+        store.delete(home / branches.NOTE)
         failpoint("after-unbranch")
-        store.remove_folder(place)
+        store.remove_folder(home)
 
 
-def remove_left(home: Place) -> None:
+def remove_left(home: Location) -> None:
     """Remove what commands left that were killed while they made or removed a branch. The caller holds the lock of
     ``home``.
     """
@@ -90,7 +90,7 @@ def remove_left(home: Place) -> None:
         store.remove_folder(folder)
 
 
-def left(home: Place) -> list[Place]:
+def left(home: Location) -> list[Location]:
     """The folders of branches that commands were killed over while they made or removed them; or are at it now."""
     above = home / branches.FOLDER
     if isinstance(above, Path):
@@ -100,7 +100,7 @@ def left(home: Place) -> list[Place]:
     return [above / name for name in names]
 
 
-def _tables(root: Place) -> Iterator[Place]:
+def _tables(root: Location) -> Iterator[Location]:
     """The folders to share; the ledger is the last one. Damaged tables that were set aside are none."""
     for part in _PARTS:
         yield from (root / part / name for name in store.names(root / part) if name[0] not in "._")
@@ -110,11 +110,11 @@ def _tables(root: Place) -> Iterator[Place]:
 # --- in a folder ------------------------------------------------------------------------------------------------------
 
 
-def _make_folder(ledger: Ledger, place: Path, note: bytes, shared: Shared) -> None:
+def _make_folder(ledger: Ledger, home: Path, note: bytes, shared: Shared) -> None:
     """The branch is made under another name, synced, and renamed."""
-    root, new = ledger.warehouse.root, place.with_name(f".{place.name}{_LEFT}")
+    root, new = ledger.warehouse.root, home.with_name(f".{home.name}{_LEFT}")
     assert isinstance(root, Path)
-    with reporting(place, "make the branch", "nothing was changed: make room, or look at the folder's permissions"):
+    with reporting(home, "make the branch", "nothing was changed: make room, or look at the folder's permissions"):
         try:
             for table in _tables(root):
                 assert isinstance(table, Path)
@@ -123,11 +123,11 @@ def _make_folder(ledger: Ledger, place: Path, note: bytes, shared: Shared) -> No
             (new / branches.NOTE).write_bytes(note)
             above = [folder for part in _PARTS if (folder := new / part).is_dir()]
             syncs.sync_all([new / branches.NOTE], [*above, new])
-            new.rename(place)
+            new.rename(home)
         except BaseException:
             store.remove_folder(new)
             raise
-        syncs.sync_all([], [place.parent, place.parent.parent])
+        syncs.sync_all([], [home.parent, home.parent.parent])
 
 
 def _link_table(table: Path, target: Path, shared: Shared) -> None:
@@ -169,33 +169,33 @@ def _link(file: Path, target: Path) -> None:
 # --- in an object store -----------------------------------------------------------------------------------------------
 
 
-def _make_objects(ledger: Ledger, place: Address, note: bytes, shared: Shared) -> None:
+def _make_objects(ledger: Ledger, home: Address, note: bytes, shared: Shared) -> None:
     """The store copies the objects; the branch is there when its note is, which comes last."""
     from ddcore.io.storage import objects
 
     root = ledger.warehouse.root
     for table in _tables(root):
         ledger.owner.require_lock()
-        target = place / store.below(root, table)
-        entries = [entry for entry in store.entries(table) if not entry.place.name.startswith(".")]
+        target = home / store.below(root, table)
+        entries = [entry for entry in store.entries(table) if not entry.address.name.startswith(".")]
         with ThreadPoolExecutor(_TOGETHER) as pool:
             list(pool.map(partial(_copy, table, target), entries))
         shared.files += len(entries)
         shared.bytes += sum(entry.size for entry in entries)
         failpoint("after-shared")
     ledger.owner.require_lock()
-    objects.create(place / branches.NOTE, note)
+    objects.create(home / branches.NOTE, note)
 
 
-def _copy(table: Place, target: Address, entry: Entry) -> None:
+def _copy(table: Location, target: Address, entry: Entry) -> None:
     """Copy an object. An entry of a log is only created: if this process was stopped meanwhile and lost the lock, the
     branch may be another one's that has entries of its own. Data files of one name have the same contents.
     """
     from ddcore.io.storage import objects
 
-    assert isinstance(entry.place, Address)
+    assert isinstance(entry.address, Address)
     path = entry.below(table)
     if path.startswith(f"{LOG}/"):
-        objects.create(target / path, objects.read(entry.place))
+        objects.create(target / path, objects.read(entry.address))
     else:
-        objects.copy(entry.place, target / path)
+        objects.copy(entry.address, target / path)

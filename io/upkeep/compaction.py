@@ -36,7 +36,7 @@ from ddcore.io.state.arrangements import MERGED, write_pieces
 from ddcore.io.state.codes import sample
 from ddcore.io.state.layout import CODE, Layout
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.io.upkeep.retention import MANY
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 
@@ -53,7 +53,7 @@ class Merge:
     ``piece``: rows of state that are merged in memory at once.
     """
 
-    folder: Place
+    folder: Location
     files: tuple[LiveFile, ...]
     dims: tuple[str, ...]
     frontier: Frontier
@@ -190,7 +190,7 @@ def representatives(dims: Sequence[str], frontier: Frontier) -> list[pl.Expr]:
 
 
 def state_merge(
-    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool,
+    folder: Location, files: Sequence[LiveFile], dims: tuple[str, ...], frontier: Frontier, *, everything: bool,
     room: int | None = None, piece: int = DEFAULT.merge_rows,
 ) -> Merge | None:  # fmt: skip
     """The files of an arrangement to merge, if any. ``everything``: all, if there are two or more. ``room``: for how
@@ -207,7 +207,7 @@ def state_merge(
 
 
 def log_merge(
-    folder: Place, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
+    folder: Location, files: Sequence[LiveFile], dims: tuple[str, ...], upper: Frontier, since: Frontier = (), *,
     everything: bool, room: int | None = None,
 ) -> Merge | None:  # fmt: skip
     """The files of an input or output to merge, if any: of those whose times are all complete. ``room``: for how many

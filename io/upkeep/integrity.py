@@ -16,7 +16,7 @@ from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.parquet import datafile
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.io.upkeep import branching
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def inspect(ledger: Ledger, *, deep: bool = False) -> Integrity:
     return found
 
 
-def _waiting(ledger: Ledger) -> dict[Place, Sequence[AddedFile]]:
+def _waiting(ledger: Ledger) -> dict[Location, Sequence[AddedFile]]:
     """Files of corrections, which the next run commits: no table names them yet. By the table's folder."""
     run = ledger.current_run()
     return {} if run is None else {ledger.warehouse.table(name): files for name, files in run.corrections.items()}
@@ -89,7 +89,7 @@ def _check_ledger(found: Integrity, ledger: Ledger, deep: bool) -> None:
         found.damages.append(error)
 
 
-def _check_files(found: Integrity, folder: Place, files: Sequence[AddedFile | LiveFile], deep: bool) -> None:
+def _check_files(found: Integrity, folder: Location, files: Sequence[AddedFile | LiveFile], deep: bool) -> None:
     for file in files:
         found.files += 1
         found.rows += file.rows
@@ -100,7 +100,7 @@ def _check_files(found: Integrity, folder: Place, files: Sequence[AddedFile | Li
             found.damages.append(error)
 
 
-def _check_file(folder: Place, file: AddedFile | LiveFile, deep: bool) -> None:
+def _check_file(folder: Location, file: AddedFile | LiveFile, deep: bool) -> None:
     path, hint = folder / file.path, open_tables.mend_hint(folder)
     with reporting(path, "read", hint):
         try:
@@ -118,7 +118,7 @@ def _check_file(folder: Place, file: AddedFile | LiveFile, deep: bool) -> None:
             _decode(path)
 
 
-def _decode(path: Place) -> None:
+def _decode(path: Location) -> None:
     """Decode every page of a file that has no digests of ours."""
     import pyarrow.parquet as pq
 
@@ -182,12 +182,12 @@ def leftovers(ledger: Ledger) -> Iterator[Leftovers]:
             yield Leftovers(what, len(files), sum(file.size for file in files), examples, hint)
 
 
-def _unnamed(folder: Place) -> list[Place]:
+def _unnamed(folder: Location) -> list[Location]:
     """The files of a table, apart from its log, that neither its newest version nor an earlier one names."""
     with reporting(folder, "read", open_tables.mend_hint(folder)):
         table = open_tables.open_table(folder)
         named = {file.path for file in tables.files_of(table)}
-        paths = {file.below(folder): file.place for file in store.entries(folder)}
+        paths = {file.below(folder): file.address for file in store.entries(folder)}
         others = {name: path for name, path in paths.items() if not name.startswith(f"{LOG}/") and name not in named}
         if others:
             # Removed files stay in the log until they may be deleted, and with them the versions that need them.

@@ -31,7 +31,7 @@ from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.storage import readers, store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
-from ddcore.io.storage.store import Entry, Place
+from ddcore.io.storage.store import Entry, Location
 from ddcore.io.storage.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def sweep(ledger: Ledger, retention: RetentionSettings, *, dry_run: bool = False
 
 
 def _sweep_table(
-    writer: Writer | None, folder: Place, named: set[int], grace: float | None, spared: set[str], *, freed: Freed
+    writer: Writer | None, folder: Location, named: set[int], grace: float | None, spared: set[str], *, freed: Freed
 ) -> None:
     """Delete the files that no version of a table from the oldest of ``named`` on has, and that none had in the last
     ``grace`` seconds; then the log's entries before these versions. ``grace`` None: of state, which others do not read,
@@ -127,7 +127,7 @@ def _sweep_table(
         _sweep_log(writer, folder, oldest, is_state=only is not None)
 
 
-def _replaced_since(folder: Place, moment: float, newest: int) -> int:
+def _replaced_since(folder: Location, moment: float, newest: int) -> int:
     """The version that a table had at a moment: the one before the first commit after it."""
     for version in range(newest, -1, -1):
         try:
@@ -139,7 +139,7 @@ def _replaced_since(folder: Place, moment: float, newest: int) -> int:
     return 0
 
 
-def _files_since(writer: Writer | None, folder: Place, oldest: int, only: set[int] | None) -> set[str]:
+def _files_since(writer: Writer | None, folder: Location, oldest: int, only: set[int] | None) -> set[str]:
     """The paths of all files that any version of a table from ``oldest`` on has; with ``only``, that one of these has,
     or a later maintenance of one, or the newest version.
     """
@@ -160,17 +160,17 @@ def _files_since(writer: Writer | None, folder: Place, oldest: int, only: set[in
     return needed
 
 
-def _data_files(folder: Place, now: float) -> Iterator[Entry]:
+def _data_files(folder: Location, now: float) -> Iterator[Entry]:
     """A table's data files on the disk, in the log or not; temporary ones once their process must have ended."""
     for file in store.entries(folder, hidden=False):
-        name = file.place.name
+        name = file.address.name
         is_leftover = name.startswith(".") and name.endswith(".tmp") and now - file.modified > _LEFTOVER
         if is_leftover or (name[0] not in "._" and name.endswith(".parquet")):
             yield file
 
 
 def _delete(writer: Writer | None, file: Entry, freed: Freed) -> None:
-    path = file.place
+    path = file.address
     with reporting(path, "delete"):
         freed.bytes += file.size
         freed.files += 1
@@ -182,7 +182,7 @@ def _delete(writer: Writer | None, file: Entry, freed: Freed) -> None:
                     path.parent.rmdir()
 
 
-def _sweep_log(writer: Writer, folder: Place, oldest: int, *, is_state: bool) -> None:
+def _sweep_log(writer: Writer, folder: Location, oldest: int, *, is_state: bool) -> None:
     """Delete the entries of a Delta log that no version from ``oldest`` on needs: those before a checkpoint. For state,
     which others do not follow, one is written if there are many of them.
     """

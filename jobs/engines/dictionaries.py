@@ -33,8 +33,8 @@ def numbered(words: np.ndarray) -> tuple[np.ndarray, CompressedColumn]:
         used[some - least] = True
         distinct, numbers[present] = np.flatnonzero(used) + least, np.cumsum(used)[some - least]
     else:
-        distinct, places = np.unique(some, return_inverse=True)
-        numbers[present] = places + 1
+        distinct, positions = np.unique(some, return_inverse=True)
+        numbers[present] = positions + 1
     return distinct, CompressedColumn.of(numbers)
 
 

@@ -185,9 +185,9 @@ def _side(joins: Joins, by_rows: bool) -> list[int]:
 
 def _counted(codes: np.ndarray, spread: Spread, *, single: bool) -> np.ndarray:
     """The rows of each code: float64[n]. ``single``: no key has more than one."""
-    places = np.searchsorted(codes, spread[0])
-    inside = places < len(codes)  # without the last code
-    rows: np.ndarray = np.bincount(places[inside], spread[1][inside], minlength=len(codes))
+    positions = np.searchsorted(codes, spread[0])
+    inside = positions < len(codes)  # without the last code
+    rows: np.ndarray = np.bincount(positions[inside], spread[1][inside], minlength=len(codes))
     return np.minimum(rows, 1) if single else rows
 
 

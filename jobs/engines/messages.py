@@ -173,13 +173,13 @@ def encoded(messages: Sequence[Message]) -> list[Part]:
     columns = [_narrow(message.updates) for message in messages]
     pooled: dict[Type, list[tuple[int, int, np.ndarray]]] = {}
     for at, message in enumerate(messages):
-        for place, kind in _pooled(message.arrangement):
-            distinct, columns[at][place] = numbered(columns[at][place].decompress())
-            pooled.setdefault(kind, []).append((at, place, distinct))
+        for column, kind in _pooled(message.arrangement):
+            distinct, columns[at][column] = numbered(columns[at][column].decompress())
+            pooled.setdefault(kind, []).append((at, column, distinct))
     values: list[dict[int, memoryview]] = [{} for _ in messages]
     for kind, several in pooled.items():
-        for (at, place, _), some in zip(several, packed([words for _, _, words in several], kind), strict=True):
-            values[at][place] = some
+        for (at, column, _), some in zip(several, packed([words for _, _, words in several], kind), strict=True):
+            values[at][column] = some
     return [*map(_part, messages, columns, values)]
 
 
@@ -192,15 +192,15 @@ def _narrow(updates: Columns) -> list[CompressedColumn]:
 def _pooled(arrangement: Arrangement) -> Iterator[tuple[int, Type]]:
     """The numbers of the columns whose words are ids of a pool, with their types."""
     kinds = enumerate(arrangement.queued_types)
-    return ((place, kind) for place, kind in kinds if kind is not None and kind.is_pooled)
+    return ((column, kind) for column, kind in kinds if kind is not None and kind.is_pooled)
 
 
 def _part(message: Message, columns: Sequence[CompressedColumn], values: Mapping[int, memoryview]) -> Part:
     about: list[list[int]] = []
     buffers: list[memoryview] = []
-    for place, column in enumerate(columns):
-        if place in values:
-            buffers.append(values[place])
+    for number, column in enumerate(columns):
+        if number in values:
+            buffers.append(values[number])
         about.append([column.least, column.most, 0 if column.distances is None else column.distances.itemsize])
         if column.distances is not None:
             buffers.append(np.ascontiguousarray(column.distances).data.cast("B"))
@@ -246,9 +246,9 @@ class _Piece:
         """Raises ValueError, and what else comes of bytes that are none of a part."""
         rows, buffers, pooled = header["rows"], _buffers(header, body), dict(_pooled(arrangement))
         columns, values = list[CompressedColumn](), dict[int, memoryview]()
-        for place, (least, most, width) in enumerate(header["columns"]):
-            if place in pooled:
-                values[place] = next(buffers)
+        for column, (least, most, width) in enumerate(header["columns"]):
+            if column in pooled:
+                values[column] = next(buffers)
             distances = np.frombuffer(next(buffers), f"u{width}" if width < 8 else "i8") if width else None
             if distances is not None and len(distances) != rows:
                 raise ValueError(f"a column of {len(distances)} rows, and not of {rows}")
@@ -258,16 +258,16 @@ class _Piece:
             raise ValueError(f"{len(columns)} columns, and not {number}")
         return cls(arrangement, tuple(header["at"]), rows, columns, values)
 
-    def column(self, place: int) -> np.ndarray:
+    def column(self, number: int) -> np.ndarray:
         """A column at full width: int64[rows]."""
-        column = self.columns[place].decompress()
-        return self.words[place][column] if place in self.words else column
+        column = self.columns[number].decompress()
+        return self.words[number][column] if number in self.words else column
 
     def updates(self) -> Columns:
         """The updates in few bytes; at full width where their diffs need 128 bits."""
         columns = [
-            CompressedColumn.of(self.column(place)) if place in self.words else column
-            for place, column in enumerate(self.columns)
+            CompressedColumn.of(self.column(number)) if number in self.words else column
+            for number, column in enumerate(self.columns)
         ]
         if len(columns) == _count(self.arrangement):
             return Compressed(columns)
@@ -284,12 +284,12 @@ def _look_up(pieces: Sequence[_Piece]) -> None:
     """Give the values of all parts their words."""
     pooled: dict[Type, list[tuple[_Piece, int]]] = {}
     for piece in pieces:
-        for place, kind in _pooled(piece.arrangement):
-            pooled.setdefault(kind, []).append((piece, place))
+        for column, kind in _pooled(piece.arrangement):
+            pooled.setdefault(kind, []).append((piece, column))
     for kind, several in pooled.items():
-        words = unpacked([piece.values[place] for piece, place in several], kind)
-        for (piece, place), some in zip(several, words, strict=True):
-            piece.words[place] = some
+        words = unpacked([piece.values[column] for piece, column in several], kind)
+        for (piece, column), some in zip(several, words, strict=True):
+            piece.words[column] = some
 
 
 def _count(arrangement: Arrangement) -> int:
@@ -300,7 +300,7 @@ def _count(arrangement: Arrangement) -> int:
 def _joined(pieces: Sequence[_Piece]) -> Columns:
     """The updates of parts for one arrangement at the same rounds, as one."""
     number = _count(pieces[0].arrangement)
-    columns = [np.concatenate([piece.column(place) for piece in pieces]) for place in range(number)]
+    columns = [np.concatenate([piece.column(column) for piece in pieces]) for column in range(number)]
     is_wide = any(len(piece.columns) > number for piece in pieces)
     return Plain(columns, np.concatenate([piece.upper() for piece in pieces]) if is_wide else None)
 

@@ -91,11 +91,11 @@ def _cuts(codes: np.ndarray, rows: np.ndarray, parallelism: int) -> list[int]:
     Ranges are filled one after the other with an even share of what is left, so a code with more rows than that gets a
     range of its own and the others are still even. Too few codes leave ranges at the end empty.
     """
-    distinct, places = np.unique(codes, return_inverse=True)
-    loads = np.bincount(places, rows)
+    distinct, positions = np.unique(codes, return_inverse=True)
+    loads = np.bincount(positions, rows)
     if len(distinct) > _POINTS:  # neighbours as one
-        places = np.minimum(np.cumsum(loads) * (_POINTS / loads.sum()), _POINTS - 1).astype(np.int64)
-        starts = np.flatnonzero(np.diff(places, prepend=-1))
+        positions = np.minimum(np.cumsum(loads) * (_POINTS / loads.sum()), _POINTS - 1).astype(np.int64)
+        starts = np.flatnonzero(np.diff(positions, prepend=-1))
         distinct, loads = distinct[starts], np.add.reduceat(loads, starts)
     cuts: list[int] = []
     left, filled = float(loads.sum()), 0.0

@@ -186,11 +186,11 @@ def _shared_key(routes: Sequence[Route]) -> tuple[str, ...] | None:
     """Columns that hold the key of each sender, if there are any; then no update has to leave its worker."""
     if not routes or routes[0].width is None:
         return None
-    places = [
-        min((name for name, place in routes[0].columns if place == number), default="")
+    positions = [
+        min((name for name, column in routes[0].columns if column == number), default="")
         for number in range(routes[0].width)
     ]
-    return tuple(places) if all(route.keeps(places) for route in routes) else None
+    return tuple(positions) if all(route.keeps(positions) for route in routes) else None
 
 
 def _routes(plan: Plan, block: Block, spreading: Container[int | None]) -> Iterator[Route]:
@@ -234,7 +234,9 @@ def _passed(
     if target.kind in ("linear", "spread", "leave"):
         operator = plan.nodes[target.index].operator
         carried = operator.carried if isinstance(operator, Linear) else {name: name for name in operator.schema}
-        kept = frozenset((name, place) for name, source in carried.items() for held, place in columns if held == source)
+        kept = frozenset(
+            (name, column) for name, source in carried.items() for held, column in columns if held == source
+        )
         yield None, (target.index, kept, _joined(moves, Move(plan.depths[target.index])))
         return
     loop = plan.loops[target.index]

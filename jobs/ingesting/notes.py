@@ -96,6 +96,6 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _NAMED else f"{names[0]} and {len(names) - 1} more"
 
 
-def empty(places: Sequence[str]) -> DataError:
+def empty(paths: Sequence[str]) -> DataError:
     """The error for sources without rows."""
-    return DataError(f"{', '.join(places)}: no rows", "an empty source is refused: usually a mistake upstream")
+    return DataError(f"{', '.join(paths)}: no rows", "an empty source is refused: usually a mistake upstream")

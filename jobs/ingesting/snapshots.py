@@ -46,19 +46,20 @@ class SnapshotReader(Reader):
         snapshots, known_by = self.snapshots, ledger()
         index = known_by.ingest_index(self.name)
         unknown: list[Position | None] = [None] * len(snapshots)
-        places = unknown if self.again else last_positions(known_by, index, snapshots, self.project.root)
+        positions = unknown if self.again else last_positions(known_by, index, snapshots, self.project.root)
         known = [
-            place is not None and snapshot.is_at(place[1]) for snapshot, place in zip(snapshots, places, strict=True)
+            position is not None and snapshot.is_at(position[1])
+            for snapshot, position in zip(snapshots, positions, strict=True)
         ]
         last = max((number for number, is_known in enumerate(known) if is_known), default=-1)
         for number, is_known in enumerate(known[: last + 1]):
             if not is_known:
-                before, place = places[number], places[last]
-                assert place is not None
+                before, position = positions[number], positions[last]
+                assert position is not None
                 what = "is new" if before is None else "has changed since it was taken in"
                 raise DataError(
                     f"{snapshots[number].name}: {what}, and comes before {snapshots[last].name}, which ingest "
-                    f"{place[0]} took in",
+                    f"{position[0]} took in",
                     "snapshots follow each other: name only those after it; or restate the history from its version on "
                     "with all snapshots from there: --restate V",
                 )
@@ -68,7 +69,7 @@ class SnapshotReader(Reader):
             if not is_known
         }
         self.layouts, self.is_new = [part for parts in self.new.values() for part in parts], bool(self.new)
-        self.ingest = max((p[0] for p, is_known in zip(places, known, strict=True) if is_known and p), default=0)
+        self.ingest = max((p[0] for p, is_known in zip(positions, known, strict=True) if is_known and p), default=0)
         are, out = ("snapshot was", "is") if sum(known) == 1 else ("snapshots were", "are")
         self.notes = [f"{sum(known)} {are} taken in before and {out} left out"] if any(known) else []
 

@@ -184,8 +184,8 @@ class SourceChecks:
                 if before > 0 and value > _SMALL and value // _FAR >= before:
                     raise self._far(part, number, "version" if len(self.dims) == 1 else dim, before, value)
 
-    def _far(self, part: Part, place: int, dim: str, before: int, value: int) -> DataError:
-        sources = (name for name, of in part.digests.items() if any(t[place] == value for t in of))
+    def _far(self, part: Part, dimension: int, dim: str, before: int, value: int) -> DataError:
+        sources = (name for name, of in part.digests.items() if any(t[dimension] == value for t in of))
         return DataError(
             f"{next(sources, self.name)}: {dim} {value} is far beyond the {dim} before it, {before}",
             f"once {dim} {value} is folded, no {dim} below it accepts rows; if it is meant: --allow-gap",

@@ -72,7 +72,7 @@ class UpdateReader(Reader):
             self.layouts = fitted(fresh, self.rules)
         self.is_new, self.ingest = bool(fresh), max((one.number for one in known.values()), default=0)
         if fresh and all(source.row_count() == 0 for source, _ in self.layouts):
-            raise empty(self.places)
+            raise empty(self.paths)
 
     def _as_they_were(self, ledger: Callable[[], Ledger]) -> dict[str, AlreadyIngested]:
         """The sources that are as they were when they were taken in by the same rules, by name.
@@ -104,7 +104,7 @@ class UpdateReader(Reader):
             work.intake = replace(work.intake, grown=self._appended_to(work))
         part = work.take(self.layouts)
         if not part.rows:
-            raise empty(self.places)
+            raise empty(self.paths)
         known, earlier = self._recognise(work, part)
         fresh = [(source, layout) for source, layout in self.layouts if not _is_complete(known.get(source.name))]
         if not any(part.digests.get(source.name) for source, _ in fresh):

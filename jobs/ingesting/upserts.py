@@ -47,15 +47,17 @@ class EventReader(Reader):
         known_by, root = ledger(), self.project.root
         index = known_by.ingest_index(self.name)
         unknown: list[Position | None] = [None] * len(self._all)
-        places = unknown if self.again else last_positions(known_by, index, [source for source, _ in self._all], root)
+        positions = (
+            unknown if self.again else last_positions(known_by, index, [source for source, _ in self._all], root)
+        )
         self.layouts, self.notes, ingests, others = [], [], [0], []
-        for one, place in zip(self._all, places, strict=True):
-            if place is not None and one[0].is_at(place[1]):
-                ingests.append(place[0])
+        for one, position in zip(self._all, positions, strict=True):
+            if position is not None and one[0].is_at(position[1]):
+                ingests.append(position[0])
                 continue
             self.layouts.append(one)
-            if place is not None and not self.events.key:
-                took = f"ingest {place[0]} took in other events under that name; all of its events are added"
+            if position is not None and not self.events.key:
+                took = f"ingest {position[0]} took in other events under that name; all of its events are added"
                 others.append(f"{one[0].name}: {took}")
         self.ingest, known, self.is_new = max(ingests), len(ingests) - 1, bool(self.layouts)
         are = "source was" if known == 1 else "sources were"
@@ -81,7 +83,7 @@ class EventReader(Reader):
         part = work.take([(source, source.layout())], [one for one, _ in self.layouts])
         part.rows = part.tallies.get(ROWS, 0)
         if not part.rows:
-            raise empty(self.places)
+            raise empty(self.paths)
         work.notes += tally_notes(part.tallies, self.events.order)
         if self.again:
             part.counts = {**({} if restated is None else {restated: (0, 0)}), **part.counts}

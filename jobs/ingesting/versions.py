@@ -26,10 +26,10 @@ def version_of(version: Version | None, project: Project) -> Version | None:
     names = VersionNames(project.dims, lambda: found_ledger(project).labels())
     new = set[int]()
 
-    def by_name(part: str, place: int) -> int:
+    def by_name(part: str, dimension: int) -> int:
         if part != NEXT:
-            return names.labelled(part, "--version", place)
-        new.add(place)
+            return names.labelled(part, "--version", dimension)
+        new.add(dimension)
         return 0
 
     time = parse(version, project.dims, "--version", by_name)

@@ -39,7 +39,7 @@ from ddcore.jobs.ingesting.source_checks import Listener, SourceChecks
 
 @dataclass(eq=False, kw_only=True)
 class Reader(ABC):
-    """Reads the sources of one form for an input. ``places``: as the user named them; ``rules``: for their rows.
+    """Reads the sources of one form for an input. ``paths``: as the user named them; ``rules``: for their rows.
 
     :meth:`look` finds those that are new: ``layouts``, each source with its layout; ``is_new``, whether there is
     anything to read; ``ingest``, the last ingest that took in what is left out; ``rests_on``, ingests that hold the
@@ -49,7 +49,7 @@ class Reader(ABC):
     project: Project
     name: str
     settings: IngestSettings
-    places: tuple[str, ...]
+    paths: tuple[str, ...]
     rules: Rules
     layouts: Layouts = field(default_factory=list)
     is_new: bool = True
@@ -109,8 +109,8 @@ class Reader(ABC):
     def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources for the record."""
         return tuple(
-            IngestedSource(identity(one, self.project.root), stored(digest, work.intake.key), place)
-            for (one, place), digest in zip(work.positions, self.digests(part), strict=True)
+            IngestedSource(identity(one, self.project.root), stored(digest, work.intake.key), at)
+            for (one, at), digest in zip(work.positions, self.digests(part), strict=True)
         )
 
 
@@ -156,7 +156,7 @@ class Work:
         if reader.is_new:
             self._left_out = left_out(reader.layouts, self._ignored)
             self.notes += ignored_notes(reader.layouts, self._ignored)
-            self.tell("reading rows", 0, None, ", ".join(reader.places))
+            self.tell("reading rows", 0, None, ", ".join(reader.paths))
             part = reader.read(self)
         if reader.is_new and reader.again:
             self.judgement.replace(part, self.intake.number)
@@ -206,7 +206,7 @@ class Work:
         return IngestReport(
             input=self.name,
             ingest=number,
-            sources=self.reader.places,
+            sources=self.reader.paths,
             rows=part.rows,
             plus=sum(plus for plus, _ in part.counts.values()),
             minus=sum(minus for _, minus in part.counts.values()),

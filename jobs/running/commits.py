@@ -25,7 +25,7 @@ from ddcore.io.state.arrangements import is_exact
 from ddcore.io.state.fold_result import FoldResult, Stored
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
-from ddcore.io.storage.store import Place
+from ddcore.io.storage.store import Location
 from ddcore.jobs.running.next_run import Effect, NextRun
 from ddcore.planning.rebuilding import Rebuilding, definitions, rebuilding
 from ddcore.program.data_tests import is_test
@@ -205,7 +205,9 @@ class Commits:
         self._discard_state(gained)
         return {output: self.live[f"outputs/{output}"] for output in self.plan.outputs}
 
-    def _commit_again(self, gained: FoldResult, before: Mapping[str, TableState], overtaken: Collection[Place]) -> None:
+    def _commit_again(
+        self, gained: FoldResult, before: Mapping[str, TableState], overtaken: Collection[Location]
+    ) -> None:
         """Commit to the tables to which another program had committed just before: on top of what that left."""
         self.live.update({name: state for name, state in before.items() if self.warehouse.table(name) in overtaken})
         for name, columns, replaced in layout.tables_of(self.plan):

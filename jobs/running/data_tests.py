@@ -101,7 +101,7 @@ def check(
     also = f"; also broken: {', '.join(others)}" if others else ""
     raise BrokenTest(
         f"{first.shown(names)}{also}; nothing of run {commits.upcoming.number} is committed",
-        f'correct the input, then run again; or set severity = "warn" ({first.test.place}), to let it pass',
+        f'correct the input, then run again; or set severity = "warn" ({first.test.source_line}), to let it pass',
     )
 
 

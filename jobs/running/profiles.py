@@ -62,7 +62,7 @@ def _operator(drawing: Diagram, box: Box, cost: Cost) -> OperatorRecord:
         box.number,
         box.kind,
         box.title,
-        box.place,
+        box.source_line,
         box.loop,
         tuple(sorted({edge.source.number for edge in reads if not edge.feedback})),
         tuple(sorted({edge.source.number for edge in reads if edge.feedback})),

@@ -33,7 +33,7 @@ def current() -> Path | None:
         return None
 
 
-def place() -> Path:
+def path() -> Path:
     """The file of the archive for this machine's Java and Spark, there or not. Raises StorageError without Java."""
     return _file(java_path(), _spark_home())
 

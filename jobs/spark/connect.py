@@ -132,13 +132,13 @@ def _started(master: str) -> Any:
     except (PySparkException, ValueError) as error:
         reason = masked(" ".join(str(error).split()))
         raise UsageError(
-            f"master {_place(master)}: not an address of Spark Connect: {reason}", "write it as sc://HOST:15002"
+            f"master {_address(master)}: not an address of Spark Connect: {reason}", "write it as sc://HOST:15002"
         ) from error
     try:
         grpc.channel_ready_future(channel).result(timeout=_UNTIL_REACHED)
     except grpc.FutureTimeoutError:
         raise DdError(
-            f"no Spark Connect server answers at {_place(master)} within {_UNTIL_REACHED:.0f} s",
+            f"no Spark Connect server answers at {_address(master)} within {_UNTIL_REACHED:.0f} s",
             "is it running, and is the address right? without Spark: --engine inline",
         ) from None
     finally:
@@ -190,7 +190,7 @@ def _explained(master: str) -> Iterator[None]:
         if not is_of_spark(error):
             raise
         raise DdError(
-            f"the Spark Connect server at {_place(master)} failed: {telling_line(error)}",
+            f"the Spark Connect server at {_address(master)} failed: {telling_line(error)}",
             "run it again: it continues where it stopped",
         ) from error
 
@@ -216,7 +216,7 @@ def _within(seconds: float, call: Any) -> None:
     helper.join(seconds)
 
 
-def _place(master: str) -> str:
+def _address(master: str) -> str:
     """The host and port of an address. What follows may be a token."""
     return master.partition(";")[0].rstrip("/") if is_connect(master) else "of this session"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddcore.io.storage.address import Place
+from ddcore.io.storage.address import Location
 
 
-def local(place: Place) -> Path:
+def local(place: Location) -> Path:
     """A place that is a path of the file system, as it is in a warehouse in a folder."""
     assert isinstance(place, Path), f"{place} is no file of this machine"
     return place

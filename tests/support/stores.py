@@ -14,7 +14,7 @@ from s3_server import BUCKET, served
 from workshop import Workshop
 
 from ddcore.io.storage import lease, objects
-from ddcore.io.storage.address import Address, Place, address_of
+from ddcore.io.storage.address import Address, Location, address_of
 
 
 class StoreShop(Workshop):
@@ -44,7 +44,7 @@ class StoreShop(Workshop):
         shutil.rmtree(folder)
         objects.delete(place for place, _, _ in objects.entries(self.root(folder)))
 
-    def write(self, place: Place, content: bytes) -> None:
+    def write(self, place: Location, content: bytes) -> None:
         assert isinstance(place, Address)
         objects.put(place, content)
 

@@ -32,7 +32,7 @@ from ddcore.io.project.times import time_of
 from ddcore.io.publishing.commits import position
 from ddcore.io.publishing.publication import Publication
 from ddcore.io.storage import store
-from ddcore.io.storage.address import Place
+from ddcore.io.storage.address import Location
 from ddcore.io.storage.warehouse import Warehouse
 
 PROGRAM = """
@@ -200,7 +200,7 @@ class Workshop:
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder)
 
-    def write(self, place: Place, content: bytes) -> None:
+    def write(self, place: Location, content: bytes) -> None:
         """Write a file of a warehouse, as no command does."""
         local(place).parent.mkdir(parents=True, exist_ok=True)
         local(place).write_bytes(content)
@@ -280,7 +280,7 @@ class Workshop:
     def temporary(self, folder: Path) -> set[str]:
         """The temporary files in a project's warehouse."""
         files = store.entries(self.warehouse(folder).root)
-        return {str(file.place) for file in files if file.place.name.endswith(".tmp")}
+        return {str(file.address) for file in files if file.address.name.endswith(".tmp")}
 
     def disturb(self, name: str, place: str, n: int, action: str) -> None:
         """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
@@ -371,7 +371,7 @@ def _damaged(shop: Workshop, folder: Path) -> None:
     warehouse = shop.warehouse(folder)
     table = min(place for name, place in warehouse.tables() if name.startswith("state/"))
     for commit in list(store.entries(table / "_delta_log")):
-        shop.write(commit.place, b"garbage")
+        shop.write(commit.address, b"garbage")
 
 
 def _before_a_merge(shop: Workshop, folder: Path) -> None:
