@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 NOTHING_BEFORE: Mapping[int, np.ndarray] = {}
 _MOST_COPIES = 2**24
 """How often one row may occur: each copy is numbered."""
-_FARTHEST = 4096  # rows that a function looks away: beyond, groups are evaluated as wholes
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def picked(window: Window, values: np.ndarray, dtype: Type, starts: np.ndarray, 
     else:
         before = np.concatenate([np.zeros(1, np.int64), np.cumsum(there)])
         size = (before[spans[1]] - before[spans[0]]).sum(axis=0)
-    positions, share = _places(window, size)
+    positions, share = _positions(window, size)
     found = kernels.windows.pick(window.kind == "mode", window.distinct, len(distinct), numbers, *spans, positions)
     words: np.ndarray = np.append(values[there][at], encoding.NULL)[found]
     first: np.ndarray = words[0]
@@ -44,8 +44,8 @@ def picked(window: Window, values: np.ndarray, dtype: Type, starts: np.ndarray, 
     return np.where(size > 0, encoding.words_of_floats(between), encoding.NULL)
 
 
-def _places(window: Window, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places of values, from 0, of which a result is made, (1 or 2, n); and its share of the way to the last."""
+def _positions(window: Window, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of values, from 0, of which a result is made, (1 or 2, n); and its share of the way to the last."""
     if window.kind == "mode":
         return np.zeros((1, len(size)), np.int64), size
     if window.kind == "quantile":
