@@ -41,8 +41,8 @@ def _cast(values: Values, node: exp.Cast) -> Value:
 def told(values: Values, value: Value, result: Value) -> Value:
     """A cast, of which a row that fails tells in the words of SQL."""
     if value.type != result.type and value.expr.meta.root_names():
-        position, text = values.source.where(result.node), shown(result.node)
-        values.source.casts[f"{position}: {text}"] = Written(position, text, str(result.type), value.expr, result.expr)
+        where, text = values.source.where(result.node), shown(result.node)
+        values.source.casts[f"{where}: {text}"] = Written(where, text, str(result.type), value.expr, result.expr)
     return result
 
 

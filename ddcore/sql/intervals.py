@@ -285,8 +285,8 @@ def field(values: Values, node: exp.Extract, value: Value) -> Value:
     number = _FIELDS[unit](*_parts(settled(value).expr))
     if unit not in ("SECOND", "EPOCH", *_MILLISECONDS):
         return Value(number, INT, node)
-    positions = 3 if unit in _MILLISECONDS else 6
-    return Value(dates.in_places(number, positions), Type("decimal", 18, positions), node)
+    places = 3 if unit in _MILLISECONDS else 6
+    return Value(dates.in_places(number, places), Type("decimal", 18, places), node)
 
 
 def _extract(values: Values, node: exp.Extract) -> Value:

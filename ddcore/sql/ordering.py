@@ -72,7 +72,7 @@ def projected(
     sorts = []
     if order is not None:
         counts = firsts is not None or _counts(queries, node)
-        sorts = [(key_of(part), output) for output in order.expressions for part in _sorted_by(output, whole=counts)]
+        sorts = [(key_of(part), term) for term in order.expressions for part in _sorted_by(term, whole=counts)]
         if not counts:
             sorts, hidden = [], {}
     groups = [key_of(part) for part in firsts.expressions] if firsts is not None else []
