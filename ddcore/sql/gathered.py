@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -18,23 +19,25 @@ from ddcore.sql import json_paths, zeros
 from ddcore.sql.source import called, shown
 from ddcore.sql.values import TEXT, Value, Values, null
 
-SPREADS: dict[type[exp.Expr], tuple[Callable[..., Aggregate], bool]] = {
-    exp.Stddev: (gathering.stddev, False), exp.StddevSamp: (gathering.stddev, False),
-    exp.StddevPop: (gathering.stddev, True), exp.Variance: (gathering.variance, False),
-    exp.VariancePop: (gathering.variance, True), exp.CovarSamp: (gathering.covariance, False),
-    exp.CovarPop: (gathering.covariance, True),
+SPREADS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
+    **dict.fromkeys((exp.Stddev, exp.StddevSamp), gathering.stddev), exp.Variance: gathering.variance,
+    exp.StddevPop: partial(gathering.stddev, population=True),
+    exp.VariancePop: partial(gathering.variance, population=True),
 }  # fmt: skip
-"""The aggregates of sums of squares, and whether they are of a whole population."""
-_LINES: dict[type[exp.Expr], str] = {
-    exp.RegrSlope: "slope", exp.RegrIntercept: "intercept", exp.RegrR2: "r2", exp.RegrSxx: "sxx", exp.RegrSyy: "syy",
-    exp.RegrSxy: "sxy",
+"""The statistics of one number by its sum of squares."""
+_OF_PAIRS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
+    exp.CovarSamp: gathering.covariance, exp.CovarPop: partial(gathering.covariance, population=True),
+    exp.Corr: gathering.corr, exp.RegrSlope: gathering.regression, exp.RegrR2: partial(gathering.regression, of="r2"),
+    exp.RegrIntercept: partial(gathering.regression, of="intercept"),
+    exp.RegrSxx: partial(gathering.regression, of="sxx"), exp.RegrSyy: partial(gathering.regression, of="syy"),
+    exp.RegrSxy: partial(gathering.regression, of="sxy"),
 }  # fmt: skip
 _BITS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
     exp.BitwiseAndAgg: gathering.bit_and, exp.BitwiseOrAgg: gathering.bit_or, exp.BitwiseXorAgg: gathering.bit_xor,
 }  # fmt: skip
 _ENDS: dict[type[exp.Expr], Callable[..., Aggregate]] = {exp.ArgMin: gathering.min_by, exp.ArgMax: gathering.max_by}
 KINDS: tuple[type[exp.Expr], ...] = (
-    *SPREADS, *_LINES, *_BITS, *_ENDS, exp.Corr, exp.GroupConcat, exp.ArrayAgg, exp.Median, exp.Mode, exp.WithinGroup,
+    *SPREADS, *_OF_PAIRS, *_BITS, *_ENDS, exp.GroupConcat, exp.ArrayAgg, exp.Median, exp.Mode, exp.WithinGroup,
     *json_paths.AGGREGATES,
 )  # fmt: skip
 
@@ -63,13 +66,7 @@ class Found:
 
 def of_one(node: exp.Expr) -> Callable[..., Aggregate] | None:
     """The statistic of a single value, which may be of distinct ones; None for another aggregate."""
-    if isinstance(node, exp.Median):
-        return gathering.median
-    kind = SPREADS.get(type(node))
-    if kind is None or isinstance(node, exp.CovarSamp | exp.CovarPop):
-        return None
-    make, population = kind
-    return lambda value, where=None: make(value, population=population, where=where)
+    return gathering.median if isinstance(node, exp.Median) else SPREADS.get(type(node))
 
 
 def found(  # noqa: PLR0911  (one case, one return)
@@ -95,13 +92,8 @@ def found(  # noqa: PLR0911  (one case, one return)
     if type(node) in _ENDS:
         by = _plain(values, node, node.expression)
         return _made(_ENDS[type(node)], where, value=_plain(values, node, node.this), by=by)
-    pair = {"value": values.number(values.of(node.this)), "other": values.number(values.of(node.expression))}
-    if isinstance(node, exp.Corr):
-        return _made(gathering.corr, where, **pair)
-    if type(node) in _LINES:
-        return _made(lambda y, x, where: gathering.regression(y, x, _LINES[type(node)], where=where), where, **pair)  # type: ignore[arg-type]
-    make, population = SPREADS[type(node)]
-    return _made(lambda y, x, where: make(y, x, population=population, where=where), where, **pair)
+    y, x = (values.number(values.of(part)) for part in (node.this, node.expression))
+    return _made(_OF_PAIRS[type(node)], where, value=y, other=x)
 
 
 def _made(make: Callable[..., Aggregate], where: pl.Expr | None, **fields: Value) -> Found:
