@@ -19,12 +19,10 @@ from ddcore.sql import (
     letters,
     list_functions,
     maps,
-    numbers,
     regexes,
     structs,
     texts,
     whole_numbers,
-    zones,
 )
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import RE2
@@ -285,18 +283,11 @@ def _without_accents(text: pl.Expr) -> pl.Expr:
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.Ascii: letters.RULES[exp.Ascii],
     exp.Unicode: function(_code, INT, "string", repeats=True),
-    exp.Chr: letters.RULES[exp.Chr],
     exp.Hex: letters.digits_of,
-    exp.Factorial: whole_numbers.RULES[exp.Factorial],
-    **{kind: numbers.RULES[kind] for kind in (exp.Asinh, exp.Acosh, exp.Atanh, exp.BitwiseRightShift)},
-    exp.BitwiseLeftShift: whole_numbers.RULES[exp.BitwiseLeftShift],
     exp.IsInf: function(lambda x: x.is_infinite(), BOOL, "float64"),
     exp.DPipe: _by_sign(texts.RULES[exp.DPipe]),
     exp.Bracket: _bracket,
-    exp.ArrayAppend: list_functions.RULES[exp.ArrayAppend],
-    exp.ArrayPrepend: list_functions.RULES[exp.ArrayPrepend],
     exp.ArrayConcat: _concatenated,
     exp.ArrayIntersect: _COMMON,
     exp.ArrayDistinct: _distinct,
@@ -316,7 +307,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ToDays: _of_units(0, 1, 0),
     exp.DateAdd: _moved,
     exp.DateBin: _binned,
-    exp.TimeFromParts: dates.RULES[exp.TimeFromParts],
     exp.RegexpSplit: _split,
     exp.RegexpExtractAll: _every_match,
     exp.UnixToTime: _of_epoch,
@@ -326,8 +316,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     ),
     exp.JSONObject: json_paths.compact_object,
     exp.JSONArray: json_paths.compact_array,
-    exp.Overlay: texts.RULES[exp.Overlay],
-    exp.AtTimeZone: zones.RULES[exp.AtTimeZone],
     **lambdas.RULES,
 }
 

@@ -320,15 +320,16 @@ SHARED: tuple[type[exp.Expr], ...] = (
     exp.Any, exp.All, exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Localtimestamp, exp.Rand,
     # numbers
     exp.Abs, exp.Sqrt, exp.Cbrt, exp.Exp, exp.Pow, exp.Sin, exp.Cos, exp.Tan, exp.Asin, exp.Acos, exp.Atan, exp.Atan2,
-    exp.Degrees, exp.Radians, exp.Pi, exp.Round, exp.Sign,
+    exp.Sinh, exp.Cosh, exp.Tanh, exp.Cot, exp.Asinh, exp.Acosh, exp.Atanh, exp.Degrees, exp.Radians, exp.Pi, exp.Round,
+    exp.Sign, exp.BitwiseLeftShift, exp.BitwiseRightShift,
     # text
     exp.ConcatWs, exp.Upper, exp.Lower, exp.Length, exp.BitLength, exp.Reverse, exp.Trim, exp.Pad, exp.Repeat,
     exp.StrPosition, exp.Replace, exp.Translate, exp.StartsWith, exp.EndsWith, exp.Contains, exp.Overlay,
-    exp.MD5, exp.SHA2, exp.SHA, exp.Collate,
+    exp.MD5, exp.SHA2, exp.SHA, exp.Collate, exp.Ascii,
     # dates
     exp.TimestampFromParts, exp.StrToTime,
     # lists and structs
-    exp.Array, exp.Dot, exp.Tuple,
+    exp.Array, exp.ArrayToString, exp.Dot, exp.Tuple,
 )  # fmt: skip
 """What means the same as in the default dialect."""
 
@@ -393,7 +394,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayDistinct: arrays.distinct,
     exp.ArrayMax: list_functions.extreme(greatest=True),
     exp.ArrayMin: list_functions.extreme(greatest=False),
-    exp.ArrayToString: arrays.RULES[exp.ArrayToString],
 }
 
 NAMED: dict[str, Named] = {

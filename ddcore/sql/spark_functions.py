@@ -317,7 +317,6 @@ def _flat(values: Values, node: exp.Flatten) -> Value:
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.Ascii: letters.RULES[exp.Ascii],
     exp.Hex: letters.digits_of,
     exp.ToBase64: function(lambda x: x.str.encode("base64"), TEXT, "string"),
     exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
@@ -330,11 +329,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.RegexpSubstr: lambda values, node: Value(
         _of_matches(lambda x, regex: x.str.extract(regex, 0), values, node), TEXT, node
     ),
-    **{
-        kind: numbers.RULES[kind]
-        for kind in (exp.Sinh, exp.Cosh, exp.Tanh, exp.Cot, exp.Asinh, exp.Acosh, exp.Atanh, exp.BitwiseRightShift)
-    },
-    exp.BitwiseLeftShift: whole_numbers.RULES[exp.BitwiseLeftShift],
     exp.BitwiseCount: function(whole_numbers.count_of_ones, INT, "int64"),
     exp.Rint: function(lambda x: x.round(0, mode="half_to_even"), FLOAT, "float64"),
     exp.Nanvl: function(lambda x, y: pl.when(x.is_nan()).then(y).otherwise(x), FLOAT, "float64", "float64"),
