@@ -11,17 +11,27 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, constant, shared
+from ddcore.sql.values import (
+    BOOL,
+    INT,
+    TEXT,
+    Named,
+    Rule,
+    Value,
+    Values,
+    aligned,
+    as_type,
+    constant,
+    element_of,
+    function,
+    shared,
+)
 
 
 def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:
     """A list, and the type of its elements."""
-    value = values.of(node)
-    if value.type is None or value.type.name != "list" or value.type.element is None:
-        raise values.source.error(
-            node, f"{shown(node)} is {value.name}, not a list", "name a column of lists, or ARRAY[...]"
-        )
-    return value, value.type.element
+    value = values.container(node, "list")
+    return value, element_of(value.type)
 
 
 def list_of(element: Type) -> Type:
@@ -131,9 +141,8 @@ def any_of(values: Values, value: Value, node: exp.Expr, *, null_is_empty: bool 
     return Value(shared([some, Value(wanted, element, node)], found), BOOL, node)
 
 
-def count(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
-    """How many elements a list has."""
-    return Value(list_and_element(values, some)[0].expr.list.len().cast(pl.Int64), INT, node)
+COUNT = function(lambda some: some.list.len().cast(pl.Int64), INT, "list")
+"""The rule of how many elements a list has."""
 
 
 def element_or_fail(values: Values, node: exp.Bracket) -> Value:
@@ -178,12 +187,6 @@ def element_or_null(values: Values, node: exp.Bracket) -> Value:
     return numbered(values, node, node.this, _number(values, node))
 
 
-def distinct(values: Values, node: exp.ArrayDistinct) -> Value:
-    """Each element once, in the order in which they come first."""
-    some, element = list_and_element(values, node.this)
-    return Value(some.expr.list.unique(maintain_order=True), list_of(element), node)
-
-
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Array: _array,
     exp.Bracket: _element,
@@ -210,5 +213,5 @@ def _trimmed(values: Values, node: exp.Anonymous) -> Value:
 
 NAMED: dict[str, Named] = {
     "trim_array": (2, _trimmed),
-    "cardinality": (1, lambda values, node: count(values, node, node.expressions[0])),
+    "cardinality": (1, COUNT),
 }

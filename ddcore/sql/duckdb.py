@@ -8,7 +8,19 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql import arrays, conditions, dates, intervals, json_paths, numbers, regexes, spark, texts, zeros
+from ddcore.sql import (
+    arrays,
+    conditions,
+    dates,
+    intervals,
+    json_paths,
+    list_functions,
+    numbers,
+    regexes,
+    spark,
+    texts,
+    zeros,
+)
 from ddcore.sql.regexes import RE2
 from ddcore.sql.values import (
     BOOL,
@@ -79,12 +91,10 @@ def _split(values: Values, node: exp.Split) -> Value:
     return Value(text.str.split(separator), arrays.list_of(TEXT), node)
 
 
-def _contains(values: Values, node: exp.ArrayContains) -> Value:
+def _contains(some: pl.Expr, wanted: pl.Expr) -> pl.Expr:
     """False where no element is equal, nulls or not."""
-    some, element = arrays.list_and_element(values, node.this)
-    wanted = as_type(values.source, values.of(node.expression), element)
-    there = some.expr.list.contains(wanted, nulls_equal=False)
-    return Value(pl.when(some.expr.is_not_null() & wanted.is_not_null()).then(there), BOOL, node)
+    there = some.list.contains(wanted, nulls_equal=False)
+    return pl.when(some.is_not_null() & wanted.is_not_null()).then(there)
 
 
 def _joined(values: Values, node: exp.ArrayToString) -> Value:
@@ -136,11 +146,6 @@ def _unit(unit: str) -> Rule:
     return rule
 
 
-def _epoch(values: Values, node: exp.TimeToUnix) -> Value:
-    moment = as_type(values.source, values.require(values.of(node.this), "timestamp", "date"), TIMESTAMP)
-    return Value(moment.dt.epoch("us").cast(pl.Float64) / 1e6, FLOAT, node)
-
-
 def _between(values: Values, node: exp.DateDiff) -> Value:
     """How many borders of units lie between two moments."""
     unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
@@ -156,14 +161,6 @@ def _between(values: Values, node: exp.DateDiff) -> Value:
     return Value(seconds[0] // size - seconds[1] // size, INT, node)
 
 
-def _length(values: Values, node: exp.Length) -> Value:
-    """Of a text or of a list."""
-    value = values.of(node.this)
-    if value.type is not None and value.type.name == "list":
-        return Value(value.expr.list.len().cast(pl.Int64), INT, node)
-    return Value(values.require(value, "string").expr.str.len_chars().cast(pl.Int64), INT, node)
-
-
 SHARED: tuple[type[exp.Expr], ...] = (
     *spark.SHARED, exp.Concat, exp.Left, exp.Right, exp.Trunc, exp.LastDay, exp.TimestampTrunc, exp.Cast, exp.Ceil,
     exp.Floor, exp.JSONExtract, exp.Chr, exp.Factorial, exp.ArrayAppend, exp.ArrayPrepend, exp.TimeFromParts,
@@ -176,7 +173,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.IntDiv: zeros.whole,
     exp.Mod: zeros.remainder(fails=True),
     exp.Sign: function(lambda x: x.sign().cast(pl.Int64), INT, "float64"),
-    exp.Length: _length,
+    exp.Length: list_functions.for_lists(
+        arrays.COUNT, function(lambda x: x.str.len_chars().cast(pl.Int64), INT, "string")
+    ),
     exp.Upper: function(_upper, TEXT, "string"),
     exp.Ln: _log(lambda x: x.log()),
     exp.Log: _logarithm,
@@ -201,14 +200,14 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.DayOfYear: _unit("DOY"),
     exp.WeekOfYear: _unit("WEEK"),
     exp.DateDiff: _between,
-    exp.TimeToUnix: _epoch,
+    exp.TimeToUnix: function(lambda x: x.dt.epoch("us").cast(pl.Float64) / 1e6, FLOAT, "moment"),
     exp.TimeToStr: dates.by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),
     exp.DateFromParts: function(pl.date, DATE, "int64", "int64", "int64", keys=("year", "month", "day")),
     exp.Dayname: function(lambda x: x.dt.strftime("%A"), TEXT, "date"),
     exp.Monthname: function(lambda x: x.dt.strftime("%B"), TEXT, "date"),
     exp.Bracket: arrays.element_or_null,
-    exp.ArraySize: lambda values, node: arrays.count(values, node, node.this),
-    exp.ArrayContains: _contains,
+    exp.ArraySize: arrays.COUNT,
+    exp.ArrayContains: function(_contains, BOOL, "list", "element"),
     exp.ArrayToString: _joined,
     exp.IsNan: function(lambda x: x.is_nan(), BOOL, "float64"),
 }

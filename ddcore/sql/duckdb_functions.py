@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
 from ddcore.sql import (
     arrays,
     dates,
@@ -26,6 +22,7 @@ from ddcore.sql import (
 )
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import RE2
+from ddcore.sql.source import given
 from ddcore.sql.values import (
     BOOL,
     FLOAT,
@@ -38,10 +35,12 @@ from ddcore.sql.values import (
     Value,
     Values,
     as_type,
+    element_of,
     function,
     literal_interval,
     null,
     other_name,
+    same,
     shared,
 )  # fmt: skip
 
@@ -50,24 +49,12 @@ from ddcore.sql.values import (
 
 def _concatenated(values: Values, node: exp.Expr) -> Value:
     """Without elements where all lists are null."""
-    parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
-    whole = list_functions.concatenated(values, node, parts, skips_nulls=True)
+    whole = list_functions.concatenated(values, node, given(node), skips_nulls=True)
     assert whole.type is not None and whole.type.element is not None
     empty = pl.concat_list([null(whole.type.element)]).list.head(0)
     return Value(
         shared([whole], lambda some: pl.when(some.expr.is_null()).then(empty).otherwise(some.expr)), whole.type, node
     )
-
-
-def _by_sign(plain: Rule) -> Rule:
-    """``||`` of lists is null where one is null."""
-
-    def rule(values: Values, node: exp.DPipe) -> Value:
-        if list_functions.is_list(values.peek(node.this)):
-            return list_functions.concatenated(values, node, [node.this, node.expression], skips_nulls=False)
-        return plain(values, node)
-
-    return rule
 
 
 def _sorted(values: Values, node: exp.ArraySort) -> Value:
@@ -95,19 +82,8 @@ def _binned(values: Values, node: exp.DateBin) -> Value:
     return dates.RULES[exp.DateBin](values, node)
 
 
-def _position(values: Values, node: exp.Anonymous) -> Value:
-    some, wanted = node.expressions
-    return list_functions.position(values, node, some, wanted, none=None)
-
-
-def _of_elements(compute: Callable[[pl.Expr], pl.Expr], kind: Type | None = None) -> Rule:
-    """A function of all elements, whose type the result has where there is no ``kind``."""
-
-    def rule(values: Values, node: exp.Anonymous) -> Value:
-        some, element = list_and_element(values, node.expressions[0])
-        return Value(shared([some], lambda some: compute(some.expr)), kind or element, node)
-
-    return rule
+def _count_of_different(some: pl.Expr) -> pl.Expr:
+    return some.list.drop_nulls().list.unique().list.len().cast(pl.Int64)
 
 
 def _sum(values: Values, node: exp.Anonymous) -> Value:
@@ -189,23 +165,26 @@ def _of_units(months: int, days: int, microseconds: int) -> Rule:
     """``to_days(n)``."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
         one = literal_interval(Interval(months, days, microseconds), node)
-        return intervals.times(values, node, one, values.require(values.of(inner), "int64"))
+        return intervals.times(values, node, one, values.require(values.of(given(node)[0]), "int64"))
 
     return rule
 
 
-def _moved(values: Values, node: exp.DateAdd) -> Value:
-    """``date_add(d, INTERVAL 1 DAY)``."""
-    return values.of(exp.Add(this=node.this, expression=node.expression))
+_UNITS = {
+    "millennia": (12_000, 0, 0), "centuries": (1200, 0, 0), "decades": (120, 0, 0), "years": (12, 0, 0),
+    "quarters": (3, 0, 0), "months": (1, 0, 0), "weeks": (0, 7, 0), "hours": (0, 0, 3_600_000_000),
+    "minutes": (0, 0, 60_000_000), "seconds": (0, 0, 1_000_000), "milliseconds": (0, 0, 1_000),
+    "microseconds": (0, 0, 1),
+}  # fmt: skip
+"""The months, days and microseconds of one: ``to_years(n)``."""
 
 
 def _split(values: Values, node: exp.Expr) -> Value:
     """``regexp_split_to_array``."""
-    parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
-    text = values.require(values.of(parts[0]), "string").expr
-    regex, _ = regexes.translated(values, node, parts[1], RE2)
+    first, pattern = given(node)
+    text = values.require(values.of(first), "string").expr
+    regex, _ = regexes.translated(values, node, pattern, RE2)
     if pl.select(pl.lit("").str.contains(f"^(?:{regex})$")).item():
         values.source.refuse(node, "splitting at a pattern that matches an empty text", "string_split(x, ',')")
     return Value(text.str.split(regex, literal=False), list_of(TEXT), node)
@@ -217,20 +196,6 @@ def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
         values.source.refuse(node, "regexp_extract_all() of a group", "group 0 is all of each match")
     regex, _ = regexes.translated(values, node, node.expression, RE2)
     return Value(values.require(values.of(node.this), "string").expr.str.extract_all(regex), list_of(TEXT), node)
-
-
-def _signed(kind: type[exp.Binary]) -> Rule:
-    """``add(a, b)``."""
-    return lambda values, node: values.of(kind(this=node.expressions[0], expression=node.expressions[1]))
-
-
-def _since_epoch(unit: Literal["us", "ns"]) -> Rule:
-    def rule(values: Values, node: exp.Expr) -> Value:
-        inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
-        moment = as_type(values.source, values.require(values.of(inner), "timestamp", "date"), TIMESTAMP)
-        return Value(moment.dt.epoch("us") * 1_000 if unit == "ns" else moment.dt.epoch(unit), INT, node)
-
-    return rule
 
 
 def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
@@ -252,21 +217,10 @@ def _aggregated(values: Values, node: exp.Anonymous) -> Value:
     return values.of(exp.func(f"list_{name}", node.expressions[0], dialect="duckdb"))
 
 
-def _year_and_week(day: pl.Expr) -> pl.Expr:
-    """202409 is the ninth week of 2024."""
-    return day.dt.iso_year().cast(pl.Int64) * 100 + day.dt.week().cast(pl.Int64)
-
-
 def _printed(values: Values, node: exp.Anonymous) -> Value:
     """``printf('%s is %d', a, n)``: null where a value is."""
     whole = texts.printed(values, node, node.expressions[0], node.expressions[1:], null=None)
     return Value(whole, TEXT, node)
-
-
-def _distinct(values: Values, node: exp.ArrayDistinct) -> Value:
-    """``list_distinct``: without nulls; the order is that of the list, where DuckDB has any."""
-    some, _ = list_and_element(values, node.this)
-    return Value(some.expr.list.drop_nulls().list.unique(maintain_order=True), some.type, node)
 
 
 def _to_even(values: Values, node: exp.Anonymous) -> Value:
@@ -286,12 +240,13 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Unicode: function(_code, INT, "string", repeats=True),
     exp.Hex: letters.digits_of,
     exp.IsInf: function(lambda x: x.is_infinite(), BOOL, "float64"),
-    exp.DPipe: _by_sign(texts.RULES[exp.DPipe]),
+    exp.DPipe: list_functions.for_lists(list_functions.together(skips_nulls=False), texts.RULES[exp.DPipe]),
     exp.Bracket: _bracket,
     exp.ArrayConcat: _concatenated,
     exp.ArrayIntersect: _COMMON,
-    exp.ArrayDistinct: _distinct,
-    exp.ArrayReverse: lambda values, node: list_functions.reversed_list(list_and_element(values, node.this)[0], node),
+    # Without nulls; the order is that of the list, where DuckDB has any.
+    exp.ArrayDistinct: function(lambda some: some.list.drop_nulls().list.unique(maintain_order=True), same, "list"),
+    exp.ArrayReverse: list_functions.REVERSED,
     exp.ArraySort: _sorted,
     exp.ArrayMax: list_functions.extreme(greatest=True),
     exp.ArrayMin: list_functions.extreme(greatest=False),
@@ -305,15 +260,12 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.MapFromEntries: maps.RULES[exp.MapFromEntries],
     exp.Interval: _interval,
     exp.ToDays: _of_units(0, 1, 0),
-    exp.DateAdd: _moved,
     exp.DateBin: _binned,
     exp.RegexpSplit: _split,
     exp.RegexpExtractAll: _every_match,
     exp.UnixToTime: _of_epoch,
     exp.Week: duckdb.RULES[exp.WeekOfYear],
-    exp.ArrayPosition: lambda values, node: list_functions.position(
-        values, node, node.this, node.expression, none=None
-    ),
+    exp.ArrayPosition: list_functions.RULES[exp.ArrayPosition],
     exp.JSONObject: json_paths.compact_object,
     exp.JSONArray: json_paths.compact_array,
     **lambdas.RULES,
@@ -330,8 +282,9 @@ _NAMES = {
 """Functions that have another name, too."""
 NAMED: dict[str, Named] = {
     **{name: (-1, other_name(usual)) for name, usual in _NAMES.items()},
-    **{name: (2, whole_numbers.greatest_divisor) for name in ("gcd", "greatest_common_divisor")},
-    **{name: (2, whole_numbers.least_multiple) for name in ("lcm", "least_common_multiple")},
+    **whole_numbers.NAMED,
+    "greatest_common_divisor": whole_numbers.NAMED["gcd"],
+    "least_common_multiple": whole_numbers.NAMED["lcm"],
     **{name: (-1, _to_even) for name in ("round_even", "roundbankers")},
     "json_valid": (1, json_paths.is_valid),
     "to_json": (1, json_paths.whole),
@@ -344,19 +297,11 @@ NAMED: dict[str, Named] = {
         function(lambda x: x.str.replace_all(r"([\x00-\x7F&&[^A-Za-z0-9_]])", r"\${1}"), TEXT, "string"),
     ),
     "list_intersect": (2, _COMMON),
-    "add": (2, _signed(exp.Add)),
-    "subtract": (2, _signed(exp.Sub)),
-    "multiply": (2, _signed(exp.Mul)),
-    "divide": (2, _signed(exp.IntDiv)),
-    "list_avg": (1, _of_elements(lambda some: some.list.mean(), FLOAT)),
+    "list_avg": (1, function(lambda some: some.list.mean(), FLOAT, "list")),
     "list_aggregate": (2, _aggregated),
-    "epoch_us": (1, _since_epoch("us")),
-    "epoch_ns": (1, _since_epoch("ns")),
-    "to_seconds": (1, _of_units(0, 0, 1_000_000)),
-    "to_milliseconds": (1, _of_units(0, 0, 1_000)),
-    "to_microseconds": (1, _of_units(0, 0, 1)),
-    "to_quarters": (1, _of_units(3, 0, 0)),
-    "to_decades": (1, _of_units(120, 0, 0)),
+    "epoch_us": (1, function(lambda x: x.dt.epoch("us"), INT, "moment")),
+    "epoch_ns": (1, function(lambda x: x.dt.epoch("us") * 1_000, INT, "moment")),
+    **{f"to_{unit}": (1, _of_units(*length)) for unit, length in _UNITS.items()},
     "printf": (-1, _printed),
     "json_array_length": (1, json_paths.count_of_elements),
     "map_entries": maps.NAMED["map_entries"],
@@ -367,35 +312,27 @@ NAMED: dict[str, Named] = {
     "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
     "list_cat": (-1, _concatenated),
     "list_reverse": (1, other_name("array_reverse")),
-    "list_position": (2, _position),
-    "list_indexof": (2, _position),
+    "list_position": (2, list_functions.RULES[exp.ArrayPosition]),
+    "list_indexof": (2, list_functions.RULES[exp.ArrayPosition]),
     "list_sum": (1, _sum),
-    "list_count": (1, _of_elements(lambda some: some.list.drop_nulls().list.len().cast(pl.Int64), INT)),
-    "list_unique": (1, _of_elements(lambda some: some.list.drop_nulls().list.unique().list.len().cast(pl.Int64), INT)),
-    "list_first": (1, _of_elements(lambda some: some.list.first())),
-    "list_last": (1, _of_elements(lambda some: some.list.last())),
+    "list_count": (1, function(lambda some: some.list.drop_nulls().list.len().cast(pl.Int64), INT, "list")),
+    "list_unique": (1, function(_count_of_different, INT, "list")),
+    "list_first": (1, function(lambda some: some.list.first(), element_of, "list")),
+    "list_last": (1, function(lambda some: some.list.last(), element_of, "list")),
     "list_slice": (3, _slice),
     "list_extract": (2, _element),
     "list_element": (2, _element),
     "list_has_all": (2, list_functions.of_sets(_has_all)),
-    "cardinality": (1, lambda values, node: maps.size(values, node.expressions[0])),
+    "cardinality": (1, maps.SIZE),
     "map_values": maps.NAMED["map_values"],
     "age": (2, intervals.NAMED["age"][1]),
-    "to_years": (1, _of_units(12, 0, 0)),
-    "to_months": (1, _of_units(1, 0, 0)),
-    "to_weeks": (1, _of_units(0, 7, 0)),
-    "to_hours": (1, _of_units(0, 0, 3_600_000_000)),
-    "to_minutes": (1, _of_units(0, 0, 60_000_000)),
     "regexp_split_to_array": (2, _split),
-    "to_centuries": (1, _of_units(1200, 0, 0)),
-    "to_millennia": (1, _of_units(12_000, 0, 0)),
     "even": (1, function(lambda x: (x.abs() / 2.0).ceil() * 2.0 * x.sign(), FLOAT, "float64")),
     "map_extract_value": (2, lambda values, node: maps.element(values, *node.expressions)),
     "millennium": (1, dates.field("MILLENNIUM")),
-    "yearweek": (1, function(_year_and_week, INT, "date|timestamp", repeats=True)),
     "century": (1, dates.field("CENTURY")),
     "decade": (1, dates.field("DECADE")),
     "isoyear": (1, dates.field("ISOYEAR")),
     "weekday": (1, dates.field("DOW")),
-    "array_length": (1, lambda values, node: arrays.count(values, node, node.expressions[0])),
+    "array_length": (1, arrays.COUNT),
 }

@@ -114,7 +114,6 @@ _SPARK = (
     {kind: RULES[kind] for kind in spark.SHARED} | spark.RULES | spark_functions.RULES | spark_dates.RULES
     | structs.WRITTEN | list_pairs.OF_SPARK | macros.OF_SPARK
     | {exp.TryCast: try_casts.rule("spark", spark.RULES[exp.Cast]),
-       exp.Concat: spark_functions.concat(spark.RULES[exp.Concat]),
        exp.DateDiff: spark_dates.days_or_units(spark.RULES[exp.DateDiff])}
 )  # fmt: skip
 
@@ -126,6 +125,7 @@ BY_DIALECT |= {
     | duckdb_functions.RULES
     | list_pairs.OF_DUCKDB
     | structs.OF_DUCKDB
+    | macros.OF_DUCKDB
     | {exp.TryCast: try_casts.rule("duckdb", RULES[exp.Cast])},
 }
 

@@ -210,8 +210,7 @@ def _evened(large: pl.Expr, small: pl.Expr, per: int, below: pl.Expr | None = No
 
 def _justified(*, days: bool, hours: bool) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        inner = settled(values.of(node.this if node.this is not None else node.expressions[0]))
-        value = values.require(inner, "interval")
+        value = values.require(settled(values.of(node.this)), "interval")
 
         def even(value: Value) -> pl.Expr:
             months, number, clock = _parts(value.expr)

@@ -12,7 +12,8 @@ from ddcore.sql import arrays, texts
 from ddcore.sql.arrays import list_and_element
 from ddcore.sql.comparisons import has_interval
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, constant, shared
+from ddcore.sql.source import given
+from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, constant, function, same, shared
 
 
 def is_list(value: Value) -> bool:
@@ -39,7 +40,7 @@ def added(*, first: bool, null_is_empty: bool) -> Rule:
 
     def rule(values: Values, node: exp.Expr) -> Value:
         some, element = list_and_element(values, node.this)
-        new = Value(as_type(values.source, values.of(node.expression), element), element, node)
+        new = values.cast(values.of(node.expression), element)
 
         def together(some: Value, new: Value) -> pl.Expr:
             one = pl.concat_list([new.expr])
@@ -65,6 +66,11 @@ def concatenated(values: Values, node: exp.Expr, parts: list[exp.Expr], *, skips
         return pl.when(pl.any_horizontal(part.expr.is_not_null() for part in parts)).then(pl.concat_list(lists))
 
     return Value(shared(found, together), kind, node)
+
+
+def together(*, skips_nulls: bool) -> Rule:
+    """The rule of lists, one behind the other: see :func:`concatenated`."""
+    return lambda values, node: concatenated(values, node, given(node), skips_nulls=skips_nulls)
 
 
 def sliced(
@@ -95,9 +101,8 @@ def sliced(
     return Value(shared([value, *numbers], part), value.type, node)
 
 
-def reversed_list(value: Value, node: exp.Expr) -> Value:
-    """The elements in the other order."""
-    return Value(value.expr.list.reverse(), value.type, node)
+REVERSED = function(lambda some: some.list.reverse(), same, "list")
+"""The rule of the elements in the other order."""
 
 
 def refuse_order(values: Values, node: exp.Expr, element: Type) -> None:
@@ -143,29 +148,36 @@ def _beside(values: Values, some: Value, others: list[Value], element: Type) -> 
     return whole, pl.element().struct.field("key"), [beside.field(name) for name in names]
 
 
-def position(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr, *, none: int | None) -> Value:
-    """The number of the first element that is equal to a value, counted from 1. ``none``: where there is none."""
-    value, element = list_and_element(values, some)
-    wanted = values.of(part)
+def position(*, none: int | None) -> Rule:
+    """The rule of the number of the first element that is equal to a value, counted from 1. ``none``: where there is
+    none.
+    """
 
-    def number(value: Value) -> pl.Expr:
-        whole, own, (sought,) = _beside(values, value, [wanted], element)
-        same = own.eq_missing(sought) if none is None else (own == sought).fill_null(False)
-        met = whole.list.eval(same.cast(pl.Int64))
-        found = met.list.arg_max().cast(pl.Int64) + 1
-        missing = pl.lit(none, dtype=pl.Int64)
-        known = value.expr.is_not_null()
-        if none == 0 and wanted.literal is None:  # Spark looks for no null
-            known &= wanted.expr.is_not_null()
-        return pl.when(known).then(pl.when(met.list.max() == 1).then(found).otherwise(missing))
+    def rule(values: Values, node: exp.Expr) -> Value:
+        some, part = given(node)
+        value, element = list_and_element(values, some)
+        wanted = values.of(part)
 
-    return Value(shared([value], number), INT, node)
+        def number(value: Value) -> pl.Expr:
+            whole, own, (sought,) = _beside(values, value, [wanted], element)
+            same = own.eq_missing(sought) if none is None else (own == sought).fill_null(False)
+            met = whole.list.eval(same.cast(pl.Int64))
+            found = met.list.arg_max().cast(pl.Int64) + 1
+            missing = pl.lit(none, dtype=pl.Int64)
+            known = value.expr.is_not_null()
+            if none == 0 and wanted.literal is None:  # Spark looks for no null
+                known &= wanted.expr.is_not_null()
+            return pl.when(known).then(pl.when(met.list.max() == 1).then(found).otherwise(missing))
+
+        return Value(shared([value], number), INT, node)
+
+    return rule
 
 
-def without(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr) -> Value:
+def _without(values: Values, node: exp.ArrayRemove) -> Value:
     """The elements that are not equal to a value; nulls stay."""
-    value, element = list_and_element(values, some)
-    gone = values.of(part)
+    value, element = list_and_element(values, node.this)
+    gone = values.of(node.expression)
 
     def rest(value: Value) -> pl.Expr:
         whole, own, (sought,) = _beside(values, value, [gone], element)
@@ -175,12 +187,6 @@ def without(values: Values, node: exp.Expr, some: exp.Expr, part: exp.Expr) -> V
         return pl.when(gone.expr.is_not_null()).then(kept) if is_spark and gone.literal is None else kept
 
     return Value(shared([value], rest), value.type, node)
-
-
-def without_nulls(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
-    """The elements that are no nulls."""
-    value, _ = list_and_element(values, some)
-    return Value(value.expr.list.drop_nulls(), value.type, node)
 
 
 def _replaced(values: Values, node: exp.Anonymous) -> Value:
@@ -202,8 +208,7 @@ def of_sets(combine: Combine, *, known: Callable[[pl.Expr, pl.Expr], pl.Expr] | 
     """The rule of a truth about two lists as sets without nulls: ``known`` tells where it is no null."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        parts = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.expression]
-        sides, _ = _of_one_type(values, node, list(parts))
+        sides, _ = _of_one_type(values, node, given(node))
 
         def truth(one: Value, other: Value) -> pl.Expr:
             met = combine(one.expr, other.expr)
@@ -249,11 +254,9 @@ def as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     """A list of different elements of two lists, in the order in which they come."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        parts = node.expressions or [node.this, node.expression]
-        if len(parts) != 2:
+        if len(given(node)) != 2:
             values.source.refuse(node, "sets of another number of lists than two")
-        exprs, kind = aligned(values.source, [list_and_element(values, part)[0] for part in parts], node)
-        sides = [Value(expr, kind, node) for expr in exprs]
+        sides, kind = _of_one_type(values, node, given(node))
         return Value(shared(sides, lambda one, other: combine(one.expr, other.expr)), kind, node)
 
     return rule
@@ -272,19 +275,26 @@ def ends(*, last: bool) -> Rule:
     return rule
 
 
-def _cut(values: Values, node: exp.Bracket) -> Value | None:
-    """``list[2:3]``; None where it is no slice. sqlglot leaves its numbers as they are."""
-    (part,) = node.expressions
-    if not isinstance(part, exp.Slice):
-        return None
-    return sliced(values, node, node.this, part.this, part.expression, step=bool(part.args.get("step")))
-
-
 def element_or_slice(element: Rule) -> Rule:
-    """The rule of brackets behind a list: ``element`` is that of one number in them."""
+    """The rule of brackets behind a list: ``element`` is that of one number in them. sqlglot leaves the numbers of a
+    slice, ``list[2:3]``, as they are.
+    """
 
     def rule(values: Values, node: exp.Bracket) -> Value:
-        return _cut(values, node) or element(values, node)
+        (part,) = node.expressions
+        if not isinstance(part, exp.Slice):
+            return element(values, node)
+        return sliced(values, node, node.this, part.this, part.expression, step=bool(part.args.get("step")))
+
+    return rule
+
+
+def for_lists(of_lists: Rule, plain: Rule) -> Rule:
+    """The rule of a function of lists, where its first argument is one, and of anything else."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        first = given(node)[:1]
+        return (of_lists if first and is_list(values.peek(first[0])) else plain)(values, node)
 
     return rule
 
@@ -296,7 +306,7 @@ def concatenation(plain: Rule) -> Rule:
     def rule(values: Values, node: exp.DPipe) -> Value:
         left, right = (is_list(values.peek(side)) for side in (node.this, node.expression))
         if left and right:
-            return concatenated(values, node, [node.this, node.expression], skips_nulls=True)
+            return concatenated(values, node, given(node), skips_nulls=True)
         if left:
             return behind(values, node)
         return (
@@ -311,9 +321,9 @@ def concatenation(plain: Rule) -> Rule:
 RULES: dict[type[exp.Expr], Rule] = {
     exp.ArrayAppend: added(first=False, null_is_empty=True),
     exp.ArrayPrepend: added(first=True, null_is_empty=True),
-    exp.ArrayConcat: lambda values, node: concatenated(values, node, [node.this, *node.expressions], skips_nulls=True),
-    exp.ArrayPosition: lambda values, node: position(values, node, node.this, node.expression, none=None),
-    exp.ArrayRemove: lambda values, node: without(values, node, node.this, node.expression),
+    exp.ArrayConcat: together(skips_nulls=True),
+    exp.ArrayPosition: position(none=None),
+    exp.ArrayRemove: _without,
     exp.ArrayContainsAll: of_sets(contains_all),
     exp.ArrayContainedBy: of_sets(lambda one, other: contains_all(other, one)),
     exp.ArrayOverlaps: of_sets(overlaps),

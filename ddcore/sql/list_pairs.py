@@ -11,7 +11,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import maps, zeros
 from ddcore.sql.arrays import list_and_element, list_of, padded, side_by_side
-from ddcore.sql.source import called
+from ddcore.sql.source import called, given
 from ddcore.sql.values import FLOAT, INT, Named, Rule, Value, Values, as_type, column_value, shared
 
 _KEY, _VALUE = (pl.element().struct.field(name) for name in ("key", "value"))
@@ -79,8 +79,8 @@ def _of_numbers(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
     """A double of two lists of as many numbers; the row fails where they are not, and for a null in them."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        sides, parts = [], node.expressions or [node.this, node.expression]
-        for part in parts:
+        sides = []
+        for part in given(node):
             some, element = list_and_element(values, part)
             if element.name not in ("int64", "float64"):
                 values.source.refuse(node, f"{called(node)}() of a list of {element}", "cast its elements")
@@ -120,7 +120,7 @@ def _cosine(pairs: pl.Expr) -> pl.Expr:
 def positions(values: Values, node: exp.Anonymous) -> Value:
     """``array_positions(list, x)``: the numbers of all elements that are equal, counted from 1; null equals null."""
     some, element = list_and_element(values, node.expressions[0])
-    wanted = Value(as_type(values.source, values.of(node.expressions[1]), element), element, node)
+    wanted = values.cast(values.of(node.expressions[1]), element)
     kind = Type("struct", fields=(("c0", element), ("c1", INT)))
 
     def numbers(some: Value, wanted: Value) -> pl.Expr:
@@ -138,8 +138,9 @@ def resized(values: Values, node: exp.Anonymous) -> Value:
     """``list_resize(list, n)``: cut, or with nulls or another value behind it."""
     some, element = list_and_element(values, node.expressions[0])
     count = values.require(values.of(node.expressions[1]), "int64")
-    given = values.of(node.expressions[2]) if node.expressions[2:] else Value(pl.lit(None), None, node)
-    fill = Value(as_type(values.source, given, element), element, node)
+    fill = values.cast(
+        values.of(node.expressions[2]) if node.expressions[2:] else Value(pl.lit(None), None, node), element
+    )
 
     def sized(some: Value, count: Value, fill: Value) -> pl.Expr:
         wanted = count.expr.fill_null(0)

@@ -10,7 +10,7 @@ import polars as pl
 from sqlglot import exp, parse_one
 
 from ddcore.base.schema import Type
-from ddcore.sql.source import shown
+from ddcore.sql.source import given, shown
 from ddcore.sql.values import TEXT, Named, Rule, Value, Values, column_value, shared
 
 POSTGRES = {
@@ -35,12 +35,21 @@ SPARK = {
     "regexp": "_1 RLIKE _2",
     "try_mod": "CASE WHEN _2 <> 0 THEN _1 % _2 END",
     "try_to_date": "try_cast(_1 AS date)",
+    "isnull": "_1 IS NULL",
+    "isnotnull": "_1 IS NOT NULL",
+    "zeroifnull": "coalesce(_1, 0)",
+    "nullifzero": "nullif(_1, 0)",
 }
 DUCKDB = {
     "make_timestamp_ms": "epoch_ms(_1)",
     "microsecond": "epoch_us(_1) % 60000000",
     "millisecond": "epoch_us(_1) % 60000000 // 1000",
     "signbit": "_1 < 0",
+    "add": "_1 + _2",
+    "subtract": "_1 - _2",
+    "multiply": "_1 * _2",
+    "divide": "_1 // _2",
+    "yearweek": "isoyear(_1) * 100 + week(_1)",
 }
 
 
@@ -50,22 +59,35 @@ def _read(text: str, dialect: str) -> exp.Expr:
 
 
 def by_text(text: str) -> Rule:
-    """The rule of a function that means what this SQL means. Its literal arguments stay literals."""
+    """The rule of a function that means what this SQL means. Its literal arguments stay literals; messages show the
+    arguments in their places.
+    """
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        given = [values.of(part) for part in node.expressions or filter(None, (node.this, node.expression))]
-        names = {f"_{number}": number for number in range(1, len(given) + 1)}
+        arguments = given(node)
+        numbers: dict[int, int] = {}
+
+        def in_place(part: exp.Expr) -> exp.Expr:
+            if not isinstance(part, exp.Column):
+                return part
+            number = int(part.name.removeprefix("_")) - 1
+            copy = arguments[number].copy()
+            numbers[id(copy)] = number
+            return copy
+
+        tree = _read(text, values.source.dialect).transform(in_place)
+        tree.parent = node
         kinds: list[Type] = []
 
         def whole(*parts: Value) -> pl.Expr:
             def found(_: Values, part: exp.Expr) -> Value | None:
-                return parts[names[part.name] - 1] if isinstance(part, exp.Column) and part.name in names else None
+                return parts[numbers[id(part)]] if id(part) in numbers else None
 
-            value = column_value(Values(values.source, (), {}, found), _read(text, values.source.dialect).copy())
+            value = column_value(Values(values.source, (), {}, found), tree)
             kinds.append(value.type or TEXT)
             return value.expr
 
-        return Value(shared(given, whole), kinds[-1], node)
+        return Value(shared([values.of(part) for part in arguments], whole), kinds[-1], node)
 
     return rule
 
@@ -78,7 +100,13 @@ def named(texts: dict[str, str]) -> dict[str, Named]:
     return {name: (counts[name], by_text(text)) for name, text in texts.items()}
 
 
-OF_SPARK: dict[type[exp.Expr], Rule] = {exp.Getbit: by_text("(_1 >> _2) & 1"), exp.Soundex: by_text(_SOUNDEX)}
+OF_SPARK: dict[type[exp.Expr], Rule] = {
+    exp.Getbit: by_text("(_1 >> _2) & 1"),
+    exp.Soundex: by_text(_SOUNDEX),
+    exp.Negative: lambda values, node: values.of(exp.Neg(this=node.this)),  # of a literal one
+    exp.EqualNull: by_text("_1 <=> _2"),
+}
+OF_DUCKDB: dict[type[exp.Expr], Rule] = {exp.DateAdd: by_text("_1 + _2")}
 
 
 def masked(values: Values, node: exp.Anonymous) -> Value:

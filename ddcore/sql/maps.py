@@ -10,8 +10,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import zeros
 from ddcore.sql.arrays import list_and_element, list_of, side_by_side
-from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, shared
+from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, function, shared
 
 
 def is_map(value: Value) -> bool:
@@ -21,11 +20,8 @@ def is_map(value: Value) -> bool:
 
 def parts(values: Values, node: exp.Expr) -> tuple[Value, Type, Type]:
     """A map, the type of its keys and that of its values."""
-    value = values.of(node)
-    if value.type is None or not is_map(value):
-        raise values.source.error(
-            node, f"{shown(node)} is {value.name}, not a map", "docs/sql.md lists what is supported"
-        )
+    value = values.container(node, "map")
+    assert value.type is not None
     (_, key), (_, inner) = value.type.fields
     return value, key, inner
 
@@ -36,30 +32,14 @@ def element(values: Values, node: exp.Expr, key: exp.Expr) -> Value:
     return Value(some.expr.map.get(as_type(values.source, values.of(key), kind)), inner, node)
 
 
-def size(values: Values, node: exp.Expr) -> Value:
-    """How many entries a map has."""
-    return Value(parts(values, node)[0].expr.map.len().cast(pl.Int64), INT, node)
+SIZE = function(lambda some: some.map.len().cast(pl.Int64), INT, "map")
+"""The rule of how many entries a map has."""
 
 
 def contains(values: Values, node: exp.Expr, some: exp.Expr, key: exp.Expr) -> Value:
     """Whether a map has a key."""
     value, kind, _ = parts(values, some)
     return Value(value.expr.map.contains_key(as_type(values.source, values.of(key), kind)), BOOL, node)
-
-
-def _keys(values: Values, node: exp.MapKeys) -> Value:
-    some, kind, _ = parts(values, node.this)
-    return Value(some.expr.map.keys(), list_of(kind), node)
-
-
-def _values(values: Values, node: exp.Anonymous) -> Value:
-    some, _, inner = parts(values, node.expressions[0])
-    return Value(some.expr.map.values(), list_of(inner), node)
-
-
-def _entries(values: Values, node: exp.Anonymous) -> Value:
-    some, kind, inner = parts(values, node.expressions[0])
-    return Value(some.expr.map.entries(), list_of(Type("struct", fields=(("key", kind), ("value", inner)))), node)
 
 
 def _checked(entries: pl.Expr, made: Type) -> pl.Expr:
@@ -127,22 +107,17 @@ def _from_lists(values: Values, node: exp.Map) -> Value:
 
 def of_parts(values: Values, node: exp.Expr, keys: list[exp.Expr], inside: list[exp.Expr]) -> Value:
     """A map of keys and values that are written out."""
-    array = exp.VarMap(keys=exp.Array(expressions=keys), values=exp.Array(expressions=inside))
-    return Value(*_typed(values, array, node), node)
-
-
-def _typed(values: Values, array: exp.VarMap, node: exp.Expr) -> tuple[pl.Expr, Type]:
-    keys, inside = ([values.of(part) for part in array.args[name].expressions] for name in ("keys", "values"))
-    if not keys:
+    names = [values.of(part) for part in keys]
+    if not names:
         values.source.refuse(node, "a map without entries")
-    (key_exprs, kind), (exprs, inner) = aligned(values.source, keys, node), aligned(values.source, inside, node)
-    entries = [pl.struct(key=key, value=value) for key, value in zip(key_exprs, exprs, strict=True)]
+    key_exprs, kind = aligned(values.source, names, node)
+    exprs, inner = aligned(values.source, [values.of(part) for part in inside], node)
+    entries = pl.concat_list([pl.struct(key=key, value=value) for key, value in zip(key_exprs, exprs, strict=True)])
+    literals = [name.literal for name in names]
+    if None in literals or len({*map(str, literals)}) < len(literals):
+        return of_entries(entries, kind, inner, node)
     made = Type("map", fields=(("key", kind), ("value", inner)))
-    literals = [key.literal for key in keys]
-    if None not in literals and len({*map(str, literals)}) == len(literals):
-        return pl.concat_list(entries).cast(made.polars), made
-    whole = Value(pl.concat_list(entries), None, node)
-    return shared([whole], lambda all: _checked(all.expr, made)), made
+    return Value(entries.cast(made.polars), made, node)
 
 
 def _split(values: Values, node: exp.StrToMap) -> Value:
@@ -157,11 +132,19 @@ def _split(values: Values, node: exp.StrToMap) -> Value:
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.VarMap: lambda values, node: Value(*_typed(values, node, node), node),
+    exp.VarMap: lambda values, node: of_parts(
+        values, node, node.args["keys"].expressions, node.args["values"].expressions
+    ),
     exp.Map: _from_lists,
     exp.MapFromEntries: _from_entries,
     exp.StrToMap: _split,
-    exp.MapKeys: _keys,
+    exp.MapKeys: function(lambda some: some.map.keys(), lambda kind: list_of(kind.fields[0][1]), "map"),
     exp.MapContainsKey: lambda values, node: contains(values, node, node.this, node.args["key"]),
 }
-NAMED: dict[str, Named] = {"map_concat": (-1, _concatenated), "map_values": (1, _values), "map_entries": (1, _entries)}
+NAMED: dict[str, Named] = {
+    "map_concat": (-1, _concatenated),
+    "map_values": (1, function(lambda some: some.map.values(), lambda kind: list_of(kind.fields[1][1]), "map")),
+    "map_entries": (
+        1, function(lambda some: some.map.entries(), lambda kind: list_of(Type("struct", fields=kind.fields)), "map"),
+    ),
+}  # fmt: skip

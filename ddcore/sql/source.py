@@ -173,6 +173,12 @@ def called(node: exp.Expr) -> str:
     return name.group().lower() if name else shown(node)
 
 
+def given(node: exp.Expr) -> list[exp.Expr]:
+    """The arguments of a function, in order, which sqlglot has as a list only where it does not know the function."""
+    first = [] if isinstance(node, exp.Anonymous) else [node.args.get("this"), node.args.get("expression")]
+    return [part for part in (*first, *node.expressions) if isinstance(part, exp.Expr)]
+
+
 def cut(text: str) -> str:
     """A piece of the text on one line, cut behind a word where it is long."""
     text = " ".join(text.split())

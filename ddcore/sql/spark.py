@@ -13,6 +13,7 @@ from sqlglot import exp
 from ddcore.expressions import polars_json
 from ddcore.sql import arrays, casts, dates, json_paths, list_functions, maps, numbers, quotients, regexes, texts, zeros
 from ddcore.sql.regexes import JAVA
+from ddcore.sql.source import given
 from ddcore.sql.types import declared_type
 from ddcore.sql.values import (
     BOOL,
@@ -29,6 +30,7 @@ from ddcore.sql.values import (
     as_type,
     constant,
     function,
+    same,
     shared,
 )  # fmt: skip
 
@@ -289,14 +291,6 @@ def _decoded(values: Values, node: exp.DecodeCase) -> Value:
     return Value(shared([subject], choice), kind, node)
 
 
-def _is_null(*, negate: bool) -> Rule:
-    def rule(values: Values, node: exp.Anonymous) -> Value:
-        met = values.of(node.expressions[0]).expr.is_null()
-        return Value(~met if negate else met, BOOL, node)
-
-    return rule
-
-
 # -- lists and maps ---------------------------------------------------------------------------------------------------
 
 
@@ -307,8 +301,8 @@ def _element(values: Values, node: exp.Bracket) -> Value:
     return arrays.element_or_fail(values, node)
 
 
-def _size(values: Values, node: exp.Expr, some: exp.Expr) -> Value:
-    return maps.size(values, some) if maps.is_map(values.peek(some)) else arrays.count(values, node, some)
+def _size(values: Values, node: exp.Expr) -> Value:
+    return (maps.SIZE if maps.is_map(values.peek(given(node)[0])) else arrays.COUNT)(values, node)
 
 
 SHARED: tuple[type[exp.Expr], ...] = (
@@ -388,18 +382,16 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.UnixMillis: _in_units("ms"),
     exp.UnixMicros: _in_units("us"),
     exp.Bracket: _element,
-    exp.ArraySize: lambda values, node: _size(values, node, node.this),
+    exp.ArraySize: _size,
     exp.ArrayContains: lambda values, node: arrays.any_of(values, values.of(node.expression), node.this),
     **maps.RULES,
-    exp.ArrayDistinct: arrays.distinct,
+    exp.ArrayDistinct: function(lambda some: some.list.unique(maintain_order=True), same, "list"),
     exp.ArrayMax: list_functions.extreme(greatest=True),
     exp.ArrayMin: list_functions.extreme(greatest=False),
 }
 
 NAMED: dict[str, Named] = {
     "pmod": (2, function(_modulus, INT, "int64", "int64")),
-    "isnull": (1, _is_null(negate=False)),
-    "isnotnull": (1, _is_null(negate=True)),
     "make_date": dates.NAMED["make_date"],
     "octet_length": texts.NAMED["octet_length"],
     "date_part": (2, _date_part),
@@ -409,6 +401,6 @@ NAMED: dict[str, Named] = {
     "timestamp_micros": (1, _from_units(1)),
     "btrim": (-1, _trimmed),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
-    "cardinality": (1, lambda values, node: _size(values, node, node.expressions[0])),
+    "cardinality": (1, _size),
     **maps.NAMED,
 }

@@ -19,6 +19,7 @@ from ddcore.sql import (
     numbers,
     patterns,
     regexes,
+    spark,
     texts,
     whole_numbers,
     zeros,
@@ -38,7 +39,9 @@ from ddcore.sql.values import (
     Values,
     aligned,
     as_type,
+    element_of,
     function,
+    same,
     shared,
 )  # fmt: skip
 
@@ -161,50 +164,12 @@ def _shifted(values: Values, node: exp.Anonymous) -> Value:
     return Value(moved & (2 ** (64 - by) - 1) if by else moved, INT, node)
 
 
-def _or_zero(values: Values, node: exp.Anonymous) -> Value:
-    value = values.number(values.of(node.expressions[0]))
-    exprs, kind = aligned(values.source, [value, values.of(exp.Literal.number(0))], node)
-    return Value(exprs[0].fill_null(exprs[1]), kind, node)
-
-
-def _unless_zero(values: Values, node: exp.Anonymous) -> Value:
-    value = values.number(values.of(node.expressions[0]))
-    return Value(shared([value], lambda x: pl.when(x.expr != 0).then(x.expr)), value.type, node)
-
-
 def _sign_kept(values: Values, node: exp.Anonymous) -> Value:
     value = values.number(values.of(node.expressions[0]))
     return Value(value.expr, value.type, node)
 
 
-def _factorial(values: Values, node: exp.Factorial) -> Value:
-    """Null for what has none in 64 bits."""
-    number = values.require(values.of(node.this), "int64")
-    inside = Value(pl.when(number.expr.is_between(0, 20)).then(number.expr), INT, number.node)
-    return whole_numbers.factorial(values, node, inside)
-
-
 # -- lists ------------------------------------------------------------------------------------------------------------
-
-
-def concat(plain: Rule) -> Rule:
-    """Texts, or lists; null where one is."""
-
-    def rule(values: Values, node: exp.Concat) -> Value:
-        if node.expressions and list_functions.is_list(values.peek(node.expressions[0])):
-            return list_functions.concatenated(values, node, node.expressions, skips_nulls=False)
-        return plain(values, node)
-
-    return rule
-
-
-def _reverse(plain: Rule) -> Rule:
-    def rule(values: Values, node: exp.Reverse) -> Value:
-        if list_functions.is_list(values.peek(node.this)):
-            return list_functions.reversed_list(values.of(node.this), node)
-        return plain(values, node)
-
-    return rule
 
 
 def _sorted(values: Values, node: exp.ArraySort) -> Value:
@@ -297,15 +262,9 @@ def _sequence(values: Values, node: exp.GenerateSeries) -> Value:
     return Value(shared(bounds, counted), list_of(INT), node)
 
 
-def _element_or_null(values: Values, node: exp.Anonymous) -> Value:
+def _element_or_null(some: pl.Expr, at: pl.Expr) -> pl.Expr:
     """``get(list, 0)``."""
-    some, element = list_and_element(values, node.expressions[0])
-    number = values.require(values.of(node.expressions[1]), "int64")
-
-    def found(some: Value, at: Value) -> pl.Expr:
-        return some.expr.list.get(pl.when(at.expr >= 0).then(at.expr), null_on_oob=True)
-
-    return Value(shared([some, number], found), element, node)
+    return some.list.get(pl.when(at >= 0).then(at), null_on_oob=True)
 
 
 def _flat(values: Values, node: exp.Flatten) -> Value:
@@ -333,7 +292,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Rint: function(lambda x: x.round(0, mode="half_to_even"), FLOAT, "float64"),
     exp.Nanvl: function(lambda x, y: pl.when(x.is_nan()).then(y).otherwise(x), FLOAT, "float64", "float64"),
     exp.SafeDivide: _quotient,
-    exp.Factorial: _factorial,
+    exp.Factorial: function(
+        lambda n: whole_numbers.factorial(pl.when(n.is_between(0, 20)).then(n)), INT, "int64", repeats=True
+    ),  # null for what has none in 64 bits
     exp.WidthBucket: numbers.RULES[exp.WidthBucket],
     exp.SafeAdd: _unless_too_large(operator.add, _sum_fits),
     exp.SafeSubtract: _unless_too_large(operator.sub, _difference_fits),
@@ -343,14 +304,13 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Decode: letters.in_charset,
     exp.FromBase64: function(lambda x: x.str.decode("base64"), letters.BINARY, "string"),
     exp.Unhex: function(lambda x: x.str.decode("hex"), letters.BINARY, "string"),
-    exp.Negative: lambda values, node: values.of(exp.Neg(this=node.this)),
-    exp.EqualNull: lambda values, node: values.of(exp.NullSafeEQ(this=node.this, expression=node.expression)),
-    exp.Reverse: _reverse(texts.RULES[exp.Reverse]),
+    exp.Reverse: list_functions.for_lists(list_functions.REVERSED, texts.RULES[exp.Reverse]),
+    exp.Concat: list_functions.for_lists(list_functions.together(skips_nulls=False), spark.RULES[exp.Concat]),
     exp.ArrayAppend: list_functions.added(first=False, null_is_empty=False),
     exp.ArrayPrepend: list_functions.added(first=True, null_is_empty=False),
-    exp.ArrayPosition: lambda values, node: list_functions.position(values, node, node.this, node.expression, none=0),
+    exp.ArrayPosition: list_functions.position(none=0),
     exp.ArrayRemove: list_functions.RULES[exp.ArrayRemove],
-    exp.ArrayCompact: lambda values, node: list_functions.without_nulls(values, node, node.this),
+    exp.ArrayCompact: function(lambda some: some.list.drop_nulls(), same, "list"),
     exp.ArrayExcept: list_functions.as_sets(list_functions.difference),
     exp.ArrayIntersect: list_functions.as_sets(list_functions.intersection),
     exp.ArraySort: _sorted,
@@ -373,11 +333,9 @@ NAMED: dict[str, Named] = {
     "bround": (-1, numbers.to_even),
     "shiftrightunsigned": (2, _shifted),
     "format_number": (2, _grouped),
-    "zeroifnull": (1, _or_zero),
-    "nullifzero": (1, _unless_zero),
     "array_union": (2, list_functions.as_sets(list_functions.union)),
     "arrays_overlap": (2, list_functions.of_sets(list_functions.overlaps, known=_decided)),
     "array_repeat": (2, _repeated),
-    "get": (2, _element_or_null),
+    "get": (2, function(_element_or_null, element_of, "list", "int64", repeats=True)),
     **lambdas.NAMED,
 }

@@ -11,7 +11,7 @@ from sqlglot import exp
 from ddcore.expressions import hashes, polars_json
 from ddcore.sql import json_paths, letters, patterns, zeros
 from ddcore.sql.casts import cast
-from ddcore.sql.source import called, shown
+from ddcore.sql.source import called, given, shown
 from ddcore.sql.values import BOOL, FLOAT, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
 
 
@@ -298,7 +298,7 @@ def _length(letters: Callable[[pl.Expr], pl.Expr]) -> Rule:
     """How many letters a text has, or how many bytes."""
 
     def rule(values: Values, node: exp.Expr) -> Value:
-        value = values.of(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+        value = values.of(given(node)[0])
         if value.type is not None and value.type.name == "binary":
             return Value(value.expr.bin.size().cast(pl.Int64), INT, node)
         return Value(letters(values.require(value, "string").expr), INT, node)

@@ -44,11 +44,13 @@ class Value:
         return "null" if self.type is None else str(self.type)
 
 
+@dataclass(eq=False)
 class Interval:
     """A length of time: whole months, and microseconds, of which whole days are counted apart."""
 
-    def __init__(self, months: int, days: int, microseconds: int) -> None:
-        self.months, self.days, self.microseconds = months, days, microseconds
+    months: int
+    days: int
+    microseconds: int
 
     def __neg__(self) -> Interval:
         return Interval(-self.months, -self.days, -self.microseconds)
@@ -241,6 +243,8 @@ Rule = Callable[["Values", Any], Value]
 Named = tuple[int, Rule]
 """How many arguments a function has that sqlglot does not know, and its rule."""
 Replace = Callable[["Values", exp.Expr], Value | None]
+_CONTAINERS = {"list": "name a column of lists, or ARRAY[...]", "map": "docs/sql.md lists what is supported"}
+"""Types with others inside, and the hint where a value is of none."""
 CHAINED = (exp.And, exp.Or, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.DPipe)
 
 
@@ -364,18 +368,43 @@ class Values:
 
     def arguments(self, node: exp.Expr, *kinds: str, keys: Sequence[str] = ("this", "expression")) -> list[Value]:
         """The values of a function's arguments, as many as types: one may be ``number``, ``float64``, which all numbers
-        become, or several, ``date|timestamp``. ``keys``: where sqlglot has them, unless it has all as a list.
+        become, ``moment``, a timestamp, which dates become, ``list``, ``map``, ``element``, of the type that those of
+        the first argument have, or several, ``date|timestamp``. ``keys``: where sqlglot has them, unless it has all as
+        a list.
         """
         nodes = node.expressions
         if not isinstance(node, exp.Anonymous | exp.Chr):
             nodes = [node.args[key] for key in keys[: len(kinds)]]
-        return [self._argument(self.of(argument), kind) for argument, kind in zip(nodes, kinds, strict=True)]
+        found: list[Value] = []
+        for argument, kind in zip(nodes, kinds, strict=True):
+            if kind in _CONTAINERS:
+                found.append(self.container(argument, kind))
+            elif kind == "element":
+                found.append(self.cast(self.of(argument), element_of(found[0].type)))
+            else:
+                found.append(self._argument(self.of(argument), kind))
+        return found
 
     def _argument(self, value: Value, kind: str) -> Value:
-        if kind not in ("number", "float64"):
-            return self.require(value, *kind.split("|"))
-        value = self.number(value)
-        return value if kind == "number" else replace(value, expr=as_type(self.source, value, FLOAT), type=FLOAT)
+        if kind in ("number", "float64"):
+            value = self.number(value)
+            return value if kind == "number" else self.cast(value, FLOAT)
+        return self.moment(value) if kind == "moment" else self.require(value, *kind.split("|"))
+
+    def moment(self, value: Value) -> Value:
+        """A timestamp, or a date as one."""
+        return self.cast(self.require(value, "timestamp", "date"), TIMESTAMP)
+
+    def cast(self, value: Value, kind: Type) -> Value:
+        """The value as a type that holds it: see :func:`as_type`. A literal stays one."""
+        return replace(value, expr=as_type(self.source, value, kind), type=kind)
+
+    def container(self, node: exp.Expr, kind: str) -> Value:
+        """The value of a part, if it is a list or a map, as ``kind`` says."""
+        value = self.of(node)
+        if value.type is None or value.type.name != kind:
+            raise self.source.error(node, f"{shown(node)} is {value.name}, not a {kind}", _CONTAINERS[kind])
+        return value
 
 
 @lru_cache(maxsize=1024)
@@ -395,11 +424,26 @@ def other_name(name: str, *parts: str) -> Rule:
     return rule
 
 
+def element_of(kind: Type | None) -> Type:
+    """The type of the elements of a list."""
+    assert kind is not None and kind.element is not None
+    return kind.element
+
+
+def same(kind: Type) -> Type:
+    """The result of a function has the type of its first argument."""
+    return kind
+
+
 def function(
-    combine: Callable[..., pl.Expr], result: Type, *kinds: str, repeats: bool = False, **keys: Sequence[str]
+    combine: Callable[..., pl.Expr],
+    result: Type | Callable[[Type], Type],
+    *kinds: str,
+    repeats: bool = False,
+    **keys: Sequence[str],
 ) -> Rule:
-    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`. ``repeats``: it names
-    one of them several times.
+    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`. ``result``: its type, or
+    what gives it from that of the first argument. ``repeats``: it names one of them several times.
     """
 
     def body(*arguments: Value) -> pl.Expr:
@@ -407,7 +451,8 @@ def function(
 
     def rule(values: Values, node: exp.Expr) -> Value:
         arguments = values.arguments(node, *kinds, **keys)
-        return Value(shared(arguments, body) if repeats else body(*arguments), result, node)
+        kind = result if isinstance(result, Type) else result(arguments[0].type or TEXT)
+        return Value(shared(arguments, body) if repeats else body(*arguments), kind, node)
 
     return rule
 

@@ -9,24 +9,17 @@ from sqlglot import exp
 
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, Named, Rule, Value, Values, shared
+from ddcore.sql.values import INT, Named, Rule, Value, Values, function
 
 _MOST_FACTORIAL = 20
 
 
-def factorial(values: Values, node: exp.Factorial, number: Value | None = None) -> Value:
-    """The product of the numbers up to this one, 20 at most; the row fails for others."""
-    number = number or values.require(values.of(node.this), "int64")
+def factorial(number: pl.Expr) -> pl.Expr:
+    """The product of the numbers up to this one, 20 at most; the row fails for others. It is named several times."""
     names = list(range(_MOST_FACTORIAL + 1))
-
-    def product(number: Value) -> pl.Expr:
-        wrong = zeros.failing_where(
-            ~number.expr.is_between(0, _MOST_FACTORIAL), "has no factorial that fits into int64"
-        )
-        products = [math.factorial(name) for name in names]
-        return number.expr.replace_strict(names, products, default=None, return_dtype=pl.Int64) + wrong
-
-    return Value(shared([number], product), INT, node)
+    wrong = zeros.failing_where(~number.is_between(0, _MOST_FACTORIAL), "has no factorial that fits into int64")
+    products = [math.factorial(name) for name in names]
+    return number.replace_strict(names, products, default=None, return_dtype=pl.Int64) + wrong
 
 
 def _shifted_left(values: Values, node: exp.BitwiseLeftShift) -> Value:
@@ -40,12 +33,6 @@ def _shifted_left(values: Values, node: exp.BitwiseLeftShift) -> Value:
 def count_of_ones(number: pl.Expr) -> pl.Expr:
     """How many bits of a whole number are 1."""
     return number.cast(pl.Int64).bitwise_count_ones().cast(pl.Int64)  # of 64 bits, however wide it is computed
-
-
-def _quotient(values: Values, node: exp.IntDiv) -> Value:
-    """``div(a, b)``."""
-    left, right = values.arguments(node, "int64", "int64")
-    return Value(left.expr.truncdiv(right.expr), INT, node)
 
 
 _MOST_STEPS = 50
@@ -64,32 +51,27 @@ def _common_divisor(one: pl.Expr, other: pl.Expr, steps: int = _MOST_STEPS) -> p
     return polars_json.share([one, other], step)
 
 
-def greatest_divisor(values: Values, node: exp.Anonymous) -> Value:
+def _divisor(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """``gcd(a, b)``: 0 of two zeros."""
-    sides = values.arguments(node, "int64", "int64")
-
-    def divisor(one: Value, other: Value) -> pl.Expr:
-        known = one.expr.is_not_null() & other.expr.is_not_null()
-        return pl.when(known).then(_common_divisor(one.expr.abs(), other.expr.abs()))
-
-    return Value(shared(sides, divisor), INT, node)
+    return pl.when(one.is_not_null() & other.is_not_null()).then(_common_divisor(one.abs(), other.abs()))
 
 
-def least_multiple(values: Values, node: exp.Anonymous) -> Value:
+def _multiple(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """``lcm(a, b)``: 0 where one is 0."""
-    sides = values.arguments(node, "int64", "int64")
-    divisor = greatest_divisor(values, node)
 
-    def multiple(one: Value, other: Value, divisor: Value) -> pl.Expr:
-        whole = (one.expr.truncdiv(pl.when(divisor.expr != 0).then(divisor.expr)) * other.expr).abs()
-        return pl.when(divisor.expr == 0).then(0).otherwise(whole)
+    def multiple(divisor: pl.Expr) -> pl.Expr:
+        whole = (one.truncdiv(pl.when(divisor != 0).then(divisor)) * other).abs()
+        return pl.when(divisor == 0).then(0).otherwise(whole)
 
-    return Value(shared([*sides, divisor], multiple), INT, node)
+    return polars_json.share([_divisor(one, other)], multiple)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
-    exp.IntDiv: _quotient,
-    exp.Factorial: factorial,
+    exp.IntDiv: function(pl.Expr.truncdiv, INT, "int64", "int64"),
+    exp.Factorial: function(factorial, INT, "int64", repeats=True),
     exp.BitwiseLeftShift: _shifted_left,
 }
-NAMED: dict[str, Named] = {"gcd": (2, greatest_divisor), "lcm": (2, least_multiple)}
+NAMED: dict[str, Named] = {
+    "gcd": (2, function(_divisor, INT, "int64", "int64", repeats=True)),
+    "lcm": (2, function(_multiple, INT, "int64", "int64", repeats=True)),
+}
