@@ -11,21 +11,8 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
 from ddcore.sql.source import shown
-from ddcore.sql.values import (
-    BOOL,
-    INT,
-    TEXT,
-    Named,
-    Rule,
-    Value,
-    Values,
-    aligned,
-    as_type,
-    constant,
-    element_of,
-    function,
-    shared,
-)
+from ddcore.sql.types import BOOL, INT, TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, constant, element_of, function, shared
 
 
 def list_and_element(values: Values, node: exp.Expr) -> tuple[Value, Type]:

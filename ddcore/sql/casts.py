@@ -15,8 +15,8 @@ from ddcore.sql import dates, quotients, zeros
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.list_texts import list_text
 from ddcore.sql.source import DIALECT, shown
-from ddcore.sql.types import declared_type
-from ddcore.sql.values import INT, Value, Values, as_type, null, shared
+from ddcore.sql.types import INT, declared_type
+from ddcore.sql.values import Value, Values, as_type, null, shared
 
 
 def _cast(values: Values, node: exp.Cast) -> Value:

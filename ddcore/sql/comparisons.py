@@ -15,7 +15,8 @@ from ddcore.base.schema import Type
 from ddcore.sql import intervals
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import DIALECT
-from ddcore.sql.values import BOOL, INTERVAL, Value, Values, aligned, null, settled, shared
+from ddcore.sql.types import BOOL, INTERVAL
+from ddcore.sql.values import Value, Values, aligned, null, settled, shared
 
 Compare = Callable[[pl.Expr, pl.Expr], pl.Expr]
 

@@ -16,20 +16,8 @@ from ddcore.base.schema import MOST_DIGITS
 from ddcore.sql import intervals, zeros
 from ddcore.sql.comparisons import EQUAL_PARTS, compared, has_interval, parts_of, rows_compared
 from ddcore.sql.quantifiers import any_element, items_of, quantified
-from ddcore.sql.values import (
-    BOOL,
-    INTERVAL,
-    Rule,
-    Value,
-    Values,
-    aligned,
-    constant,
-    like_pattern,
-    like_patterns,
-    merged,
-    null,
-    shared,
-)
+from ddcore.sql.types import BOOL, INTERVAL
+from ddcore.sql.values import Rule, Value, Values, aligned, constant, like_pattern, like_patterns, merged, null, shared
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:

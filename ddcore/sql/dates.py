@@ -18,12 +18,8 @@ from ddcore.sql import zeros
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.interval_texts import NOTHING
 from ddcore.sql.source import shown
+from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TIMESTAMP
 from ddcore.sql.values import (
-    BOOL,
-    DATE,
-    FLOAT,
-    INT,
-    TIMESTAMP,
     Interval,
     Named,
     Rule,

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import polars as pl
 
 from ddcore.expressions import polars_json
-from ddcore.sql.values import FLOAT, Named, function
+from ddcore.sql.types import FLOAT
+from ddcore.sql.values import Named, function
 
 _HALF = math.sin(math.radians(30))
 _REST = 1 - math.cos(math.radians(60))

@@ -22,20 +22,8 @@ from ddcore.sql import (
     zeros,
 )
 from ddcore.sql.regexes import RE2
-from ddcore.sql.values import (
-    BOOL,
-    DATE,
-    FLOAT,
-    INT,
-    TEXT,
-    TIMESTAMP,
-    Named,
-    Rule,
-    Value,
-    Values,
-    as_type,
-    function,
-)  # fmt: skip
+from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP
+from ddcore.sql.values import Named, Rule, Value, Values, as_type, function
 
 
 def _substring(values: Values, node: exp.Substring) -> Value:

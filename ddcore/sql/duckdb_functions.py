@@ -23,12 +23,8 @@ from ddcore.sql import (
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import RE2
 from ddcore.sql.source import given
+from ddcore.sql.types import BOOL, FLOAT, INT, TEXT, TIMESTAMP
 from ddcore.sql.values import (
-    BOOL,
-    FLOAT,
-    INT,
-    TEXT,
-    TIMESTAMP,
     Interval,
     Named,
     Rule,
@@ -42,7 +38,7 @@ from ddcore.sql.values import (
     other_name,
     same,
     shared,
-)  # fmt: skip
+)
 
 # -- lists ------------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from ddcore.sql.arrays import list_and_element
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.join_forms import ZERO
 from ddcore.sql.names import Relation, columns_of_function, function_of
-from ddcore.sql.values import INT, TIMESTAMP, Interval, Value, Values, as_type
+from ddcore.sql.types import INT, TIMESTAMP
+from ddcore.sql.values import Interval, Value, Values, as_type
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries

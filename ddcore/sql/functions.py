@@ -34,7 +34,8 @@ from ddcore.sql import (
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.rules import BY_DIALECT, NAMES, RULES, nearest
 from ddcore.sql.source import shown
-from ddcore.sql.values import INT, Named, Rule, Value, Values
+from ddcore.sql.types import INT
+from ddcore.sql.values import Named, Rule, Value, Values
 
 __all__ = ["RULES"]
 

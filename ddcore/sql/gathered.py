@@ -17,7 +17,8 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.gathering import GATHERED
 from ddcore.sql import json_paths, zeros
 from ddcore.sql.source import called, shown
-from ddcore.sql.values import TEXT, Value, Values, null
+from ddcore.sql.types import TEXT
+from ddcore.sql.values import Value, Values, null
 
 SPREADS: dict[type[exp.Expr], Callable[..., Aggregate]] = {
     **dict.fromkeys((exp.Stddev, exp.StddevSamp), gathering.stddev), exp.Variance: gathering.variance,

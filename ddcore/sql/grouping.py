@@ -18,7 +18,8 @@ from ddcore.sql.grouping_sets import Grouping
 from ddcore.sql.names import Relation, types
 from ddcore.sql.pairs import paired
 from ddcore.sql.source import Source, parts, shown
-from ddcore.sql.values import CHAINED, INT, Value, Values, is_plain, null
+from ddcore.sql.types import INT
+from ddcore.sql.values import CHAINED, Value, Values, is_plain, null
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries

@@ -11,11 +11,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import dates
+from ddcore.sql.types import FLOAT, INT, INTERVAL, TIMESTAMP
 from ddcore.sql.values import (
-    FLOAT,
-    INT,
-    INTERVAL,
-    TIMESTAMP,
     Interval,
     Named,
     Rule,

@@ -18,7 +18,8 @@ from ddcore.sql import zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import DIALECT
-from ddcore.sql.values import BOOL, DATE, INT, TEXT, TIMESTAMP, Named, Rule, Value, Values, shared
+from ddcore.sql.types import BOOL, DATE, INT, TEXT, TIMESTAMP
+from ddcore.sql.values import Named, Rule, Value, Values, shared
 
 _STEPS = exp.JSONExtract, exp.JSONBExtract
 _JSON = (exp.DType.JSON, exp.DType.JSONB)

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql.arrays import list_and_element, list_of, side_by_side
-from ddcore.sql.values import BOOL, Named, Rule, Value, Values, column_value, shared
+from ddcore.sql.types import BOOL
+from ddcore.sql.values import Named, Rule, Value, Values, column_value, shared
 
 
 def _parts(values: Values, node: exp.Expr) -> tuple[Value, Type, exp.Expr]:

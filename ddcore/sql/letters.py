@@ -7,12 +7,11 @@ from collections.abc import Callable
 import polars as pl
 from sqlglot import exp
 
-from ddcore.base.schema import Type
 from ddcore.expressions import hashes
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, TEXT, Named, Rule, Value, Values, function, shared
+from ddcore.sql.types import BINARY, INT, TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, function, shared
 
-BINARY = Type("binary")
 _MOST_CODE = 0x10FFFF
 
 

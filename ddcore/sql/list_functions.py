@@ -13,7 +13,8 @@ from ddcore.sql.arrays import list_and_element
 from ddcore.sql.comparisons import has_interval
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import given
-from ddcore.sql.values import BOOL, INT, Named, Rule, Value, Values, aligned, as_type, constant, function, same, shared
+from ddcore.sql.types import BOOL, INT
+from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, constant, function, same, shared
 
 
 def is_list(value: Value) -> bool:

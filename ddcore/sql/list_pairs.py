@@ -12,7 +12,8 @@ from ddcore.base.schema import Type
 from ddcore.sql import maps, zeros
 from ddcore.sql.arrays import list_and_element, list_of, padded, side_by_side
 from ddcore.sql.source import called, given
-from ddcore.sql.values import FLOAT, INT, Named, Rule, Value, Values, as_type, column_value, shared
+from ddcore.sql.types import FLOAT, INT
+from ddcore.sql.values import Named, Rule, Value, Values, as_type, column_value, shared
 
 _KEY, _VALUE = (pl.element().struct.field(name) for name in ("key", "value"))
 

@@ -11,7 +11,8 @@ from sqlglot import exp, parse_one
 
 from ddcore.base.schema import Type
 from ddcore.sql.source import given, shown
-from ddcore.sql.values import TEXT, Named, Rule, Value, Values, column_value, shared
+from ddcore.sql.types import TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, column_value, shared
 
 POSTGRES = {
     "array_dims": "CASE WHEN cardinality(_1) > 0 THEN '[1:' || cardinality(_1) || ']' END",

@@ -10,7 +10,8 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import zeros
 from ddcore.sql.arrays import list_and_element, list_of, side_by_side
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, aligned, as_type, function, shared
+from ddcore.sql.types import BOOL, INT, TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, function, shared
 
 
 def is_map(value: Value) -> bool:

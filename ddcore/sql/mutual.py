@@ -15,7 +15,8 @@ from ddcore.program.constants import constant
 from ddcore.program.several import iterate
 from ddcore.sql.names import Column, Relation, is_named, result_name, unwrapped
 from ddcore.sql.source import Loop
-from ddcore.sql.values import TEXT, Value, aligned, as_type
+from ddcore.sql.types import TEXT
+from ddcore.sql.values import Value, aligned, as_type
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries

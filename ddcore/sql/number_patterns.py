@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.sql import zeros
-from ddcore.sql.values import FLOAT, TEXT, Rule, Value, Values, shared
+from ddcore.sql.types import FLOAT, TEXT
+from ddcore.sql.values import Rule, Value, Values, shared
 
 _PATTERN = re.compile(r"(FM)?([90,]*)(?:\.([90]*))?")
 _HINT = "patterns of numbers have 9 and 0 before the point, a comma, one point, and FM in front"

@@ -18,11 +18,8 @@ from ddcore.expressions import polars_json
 from ddcore.sql import dates, intervals, zeros
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.source import DIALECT
+from ddcore.sql.types import FLOAT, INT, INTERVAL, TIMESTAMP
 from ddcore.sql.values import (
-    FLOAT,
-    INT,
-    INTERVAL,
-    TIMESTAMP,
     Interval,
     Named,
     Rule,

@@ -16,7 +16,8 @@ from sqlglot import exp
 from ddcore.base.schema import Type, parse_type
 from ddcore.sql import regexes
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, INT, TEXT, Named, Rule, Value, Values, shared
+from ddcore.sql.types import BOOL, INT, TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, shared
 
 _FOREIGN = re.compile(r"\\[1-9AmMyYZ]|\(\?[=!<]|\[\[[.=]|\(\?[a-z]|\*\*\*")
 """What other regular expressions lack or read otherwise: references back, looking around, words' ends, options."""

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from ddcore.sql.arrays import any_of, list_and_element
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, Value, Values, aligned, null, shared
+from ddcore.sql.types import BOOL
+from ddcore.sql.values import Value, Values, aligned, null, shared
 
 Compare = Callable[[pl.Expr, pl.Expr, pl.Expr], pl.Expr]
 HOLDS: dict[type[exp.Expr], tuple[Compare, type[exp.Expr]]] = {

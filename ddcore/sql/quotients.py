@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.sql import zeros
-from ddcore.sql.types import declared_type
-from ddcore.sql.values import FLOAT, INT, Value, Values, shared
+from ddcore.sql.types import FLOAT, INT, declared_type
+from ddcore.sql.values import Value, Values, shared
 
 _FEWEST_PLACES = 6  # that a quotient has at least
 _WHOLE = {exp.DType.TINYINT: 3, exp.DType.SMALLINT: 5, exp.DType.INT: 10}

@@ -12,7 +12,8 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.sql import zeros
-from ddcore.sql.values import BOOL, TEXT, Rule, Value, Values, shared
+from ddcore.sql.types import BOOL, TEXT
+from ddcore.sql.values import Rule, Value, Values, shared
 
 JAVA, RE2, POSTGRES = "Java", "RE2", "PostgreSQL"
 _PART = re.compile(r"\\[pP]\{\w+\}|\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^]])*\]|\(\?[^:)]*[:)]?|[*+?}]\+|.", re.DOTALL)

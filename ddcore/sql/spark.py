@@ -14,25 +14,8 @@ from ddcore.expressions import polars_json
 from ddcore.sql import arrays, casts, dates, json_paths, list_functions, maps, numbers, quotients, regexes, texts, zeros
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import given
-from ddcore.sql.types import declared_type
-from ddcore.sql.values import (
-    BOOL,
-    DATE,
-    FLOAT,
-    INT,
-    TEXT,
-    TIMESTAMP,
-    Named,
-    Rule,
-    Value,
-    Values,
-    aligned,
-    as_type,
-    constant,
-    function,
-    same,
-    shared,
-)  # fmt: skip
+from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP, declared_type
+from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, constant, function, same, shared
 
 # -- text -------------------------------------------------------------------------------------------------------------
 

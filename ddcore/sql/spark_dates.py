@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql.values import INT, TEXT, TIMESTAMP, Rule, Value, Values, as_type, function, shared
+from ddcore.sql.types import INT, TEXT, TIMESTAMP
+from ddcore.sql.values import Rule, Value, Values, as_type, function, shared
 from ddcore.sql.zones import from_zone, in_zone, zone_of
 
 _MICROSECONDS = {

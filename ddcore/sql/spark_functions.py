@@ -27,23 +27,8 @@ from ddcore.sql import (
 from ddcore.sql.arrays import list_and_element, list_of
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import called
-from ddcore.sql.values import (
-    DATE,
-    FLOAT,
-    INT,
-    TEXT,
-    Interval,
-    Named,
-    Rule,
-    Value,
-    Values,
-    aligned,
-    as_type,
-    element_of,
-    function,
-    same,
-    shared,
-)  # fmt: skip
+from ddcore.sql.types import BINARY, DATE, FLOAT, INT, TEXT
+from ddcore.sql.values import Interval, Named, Rule, Value, Values, aligned, as_type, element_of, function, same, shared
 
 # -- text -------------------------------------------------------------------------------------------------------------
 
@@ -302,8 +287,8 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Chr: function(_letter, TEXT, "int64", repeats=True),
     exp.Encode: letters.in_charset,
     exp.Decode: letters.in_charset,
-    exp.FromBase64: function(lambda x: x.str.decode("base64"), letters.BINARY, "string"),
-    exp.Unhex: function(lambda x: x.str.decode("hex"), letters.BINARY, "string"),
+    exp.FromBase64: function(lambda x: x.str.decode("base64"), BINARY, "string"),
+    exp.Unhex: function(lambda x: x.str.decode("hex"), BINARY, "string"),
     exp.Reverse: list_functions.for_lists(list_functions.REVERSED, texts.RULES[exp.Reverse]),
     exp.Concat: list_functions.for_lists(list_functions.together(skips_nulls=False), spark.RULES[exp.Concat]),
     exp.ArrayAppend: list_functions.added(first=False, null_is_empty=False),

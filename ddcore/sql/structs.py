@@ -10,7 +10,8 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql.names import is_named
 from ddcore.sql.source import shown
-from ddcore.sql.values import TEXT, Named, Rule, Value, Values, as_type
+from ddcore.sql.types import TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, as_type
 from ddcore.text.wording import listed, meant
 
 

@@ -17,7 +17,8 @@ from ddcore.sql.pairs import paired, placed
 from ddcore.sql.quantifiers import HOLDS
 from ddcore.sql.scalars import scalar
 from ddcore.sql.source import shown
-from ddcore.sql.values import BOOL, Value, Values, aligned, null
+from ddcore.sql.types import BOOL
+from ddcore.sql.values import Value, Values, aligned, null
 
 __all__ = ["attached", "correlated", "filtered", "names_in", "subqueries_in"]
 

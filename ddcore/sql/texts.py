@@ -12,7 +12,8 @@ from ddcore.expressions import hashes, polars_json
 from ddcore.sql import json_paths, letters, patterns, zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.source import called, given, shown
-from ddcore.sql.values import BOOL, FLOAT, INT, TEXT, Named, Rule, Value, Values, as_type, function, null, shared
+from ddcore.sql.types import BOOL, FLOAT, INT, TEXT
+from ddcore.sql.values import Named, Rule, Value, Values, as_type, function, null, shared
 
 
 def _concatenated(values: Values, node: exp.DPipe) -> Value:

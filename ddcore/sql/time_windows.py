@@ -15,7 +15,8 @@ from ddcore.sql.dates import interval
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.names import WINDOW_ENDS, Column, Relation, resolve
 from ddcore.sql.source import shown
-from ddcore.sql.values import DATE, INT, TIMESTAMP, Interval, Value, Values
+from ddcore.sql.types import DATE, INT, TIMESTAMP
+from ddcore.sql.values import Interval, Value, Values
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries

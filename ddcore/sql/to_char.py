@@ -10,7 +10,8 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.sql import number_patterns
-from ddcore.sql.values import TEXT, Rule, Value, Values
+from ddcore.sql.types import TEXT
+from ddcore.sql.values import Rule, Value, Values
 
 _JULIAN = 2_440_588
 """The number of 1970-01-01 in days of Julius Scaliger."""

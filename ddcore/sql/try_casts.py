@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.sql import casts, zeros
-from ddcore.sql.types import declared_type
-from ddcore.sql.values import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP, Rule, Value, Values, shared
+from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP, declared_type
+from ddcore.sql.values import Rule, Value, Values, shared
 
 _BITS = {exp.DType.TINYINT: 8, exp.DType.SMALLINT: 16, exp.DType.INT: 32}
 _NOTHING = r"[^\s\S]"

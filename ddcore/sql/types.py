@@ -9,6 +9,8 @@ from ddcore.base.schema import Type, parse_type
 from ddcore.sql.source import Source
 from ddcore.text.wording import listed, meant
 
+BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
+DATE, TIMESTAMP, INTERVAL, BINARY = Type("date"), Type("timestamp"), Type("interval"), Type("binary")
 _TYPES = {
     "BIGINT": "int64", "INT": "int64", "SMALLINT": "int64", "TINYINT": "int64", "DOUBLE": "float64", "FLOAT": "float64",
     "BOOLEAN": "bool", "TEXT": "string", "VARCHAR": "string", "CHAR": "string", "NCHAR": "string", "NVARCHAR": "string",

@@ -22,9 +22,8 @@ from ddcore.expressions.projections import Projection
 from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown
+from ddcore.sql.types import BOOL, DATE, FLOAT, INT, INTERVAL, TEXT, TIMESTAMP
 
-BOOL, INT, FLOAT, TEXT = Type("bool"), Type("int64"), Type("float64"), Type("string")
-DATE, TIMESTAMP, INTERVAL = Type("date"), Type("timestamp"), Type("interval")
 _NUMBERS = ("int64", "decimal", "float64")
 _UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
 
@@ -442,8 +441,10 @@ def function(
     repeats: bool = False,
     **keys: Sequence[str],
 ) -> Rule:
-    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`. ``result``: its type, or
-    what gives it from that of the first argument. ``repeats``: it names one of them several times.
+    """The rule of a function of so many arguments of these types: see :meth:`Values.arguments`.
+
+    ``result``: its type, or what gives it from that of the first argument. ``repeats``: it names an argument more than
+    once.
     """
 
     def body(*arguments: Value) -> pl.Expr:

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
-from ddcore.sql.values import INT, Named, Rule, Value, Values, function
+from ddcore.sql.types import INT
+from ddcore.sql.values import Named, Rule, Value, Values, function
 
 _MOST_FACTORIAL = 20
 

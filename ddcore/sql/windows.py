@@ -20,7 +20,8 @@ from ddcore.sql.names import Relation, is_named
 from ddcore.sql.ordering import Replace, sortable
 from ddcore.sql.pairs import conjuncts, paired, placed
 from ddcore.sql.source import called, shown
-from ddcore.sql.values import FLOAT, INT, Value, Values, aligned, is_plain, selected
+from ddcore.sql.types import FLOAT, INT
+from ddcore.sql.values import Value, Values, aligned, is_plain, selected
 from ddcore.text.wording import listed
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.expressions import polars_json
-from ddcore.sql.values import FLOAT, INT, Rule, Value, Values, as_type, constant, shared
+from ddcore.sql.types import FLOAT, INT
+from ddcore.sql.values import Rule, Value, Values, as_type, constant, shared
 
 Decimals = Callable[[Values, exp.Div, Value, Value], Value]
 

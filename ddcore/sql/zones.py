@@ -7,7 +7,8 @@ import zoneinfo
 import polars as pl
 from sqlglot import exp
 
-from ddcore.sql.values import TIMESTAMP, Named, Rule, Value, Values, as_type, shared
+from ddcore.sql.types import TIMESTAMP
+from ddcore.sql.values import Named, Rule, Value, Values, as_type, shared
 
 _DAY = 86_400_000_000  # no clock skips more
 _WITH_ZONE = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
