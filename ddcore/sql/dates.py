@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,7 +30,6 @@ from ddcore.sql.values import (
     constant,
     function,
     literal_interval,
-    shared,
 )
 from ddcore.text.wording import listed, meant
 
@@ -125,14 +125,43 @@ def _in_months(day: date, months: int) -> date:
     return date(year, month + 1, min(day.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def _extract(values: Values, node: exp.Extract) -> Value:
-    moment = values.require(values.of(node.expression), "date", "timestamp")
-    unit = node.this.name.upper()
-    rule = (FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else FIELDS).get(unit)
-    if rule is None:
-        values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}", no_field(unit, FIELDS | _CLOCK_FIELDS))
-    kind = _FRACTIONS.get(unit, INT) if moment.type == TIMESTAMP else INT
-    return Value(rule(moment.expr.dt).cast(kind.polars), kind, node)
+Compute = Callable[[Any], pl.Expr]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What a dialect calls the fields of dates and timestamps, of what Polars has as ``dt``; ``clocks`` are those of
+    timestamps only. ``fractions``: the types of those that are no whole numbers.
+    """
+
+    days: Mapping[str, Compute]
+    clocks: Mapping[str, Compute]
+    fractions: Mapping[str, Type] = field(default_factory=dict)
+
+    def of(self, values: Values, node: exp.Expr, unit: str, moment: Value) -> Value:
+        """A field of a moment. Raises ProgramError where it has none of this name."""
+        every, unit = {**self.days, **self.clocks}, unit.upper()
+        is_day = moment.type != TIMESTAMP
+        compute = (self.days if is_day else every).get(unit)
+        if compute is None:
+            values.source.refuse(node, f"extract({unit.lower()}) of {moment.name}", no_field(unit, every))
+        kind = INT if is_day else self.fractions.get(unit, INT)
+        return Value(compute(moment.expr.dt).cast(kind.polars), kind, node)
+
+    def extract(self, values: Values, node: exp.Extract) -> Value:
+        """The rule of ``extract(year FROM ts)``."""
+        return self.of(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+
+    def field(self, unit: str, types: str = "timestamp|date") -> Rule:
+        """The rule of a function that gives a whole number, such as ``year(ts)``."""
+        compute = {**self.days, **self.clocks}[unit]
+        return function(lambda moment: compute(moment.dt).cast(pl.Int64), INT, types)
+
+
+def date_part(values: Values, node: exp.Anonymous) -> Value:
+    """``date_part('year', ts)``."""
+    unit, moment = str(values.of(node.expressions[0]).literal), node.expressions[1]
+    return values.of(exp.Extract(this=exp.var(unit), expression=moment))
 
 
 def no_field(unit: str, fields: Iterable[str]) -> str:
@@ -164,7 +193,7 @@ def in_places(microseconds: pl.Expr, places: int) -> pl.Expr:
     return microseconds.cast(pl.Decimal(18, 0)) * pl.lit(Decimal(1).scaleb(-places), dtype=pl.Decimal(18, places))
 
 
-FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+FIELDS: dict[str, Compute] = {
     "YEAR": lambda on: on.year(),
     "MONTH": lambda on: on.month(),
     "DAY": lambda on: on.day(),
@@ -180,7 +209,7 @@ FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
     "EPOCH": lambda on: on.epoch("s"),
     "JULIAN": lambda on: on.epoch("d") + 2_440_588,
 }
-_CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+_CLOCK_FIELDS: dict[str, Compute] = {
     "HOUR": lambda on: on.hour(),
     "MINUTE": lambda on: on.minute(),
     "SECOND": lambda on: in_places(_seconds(on), 6),
@@ -194,12 +223,7 @@ _FRACTIONS = {
     "SECOND": Type("decimal", 18, 6), "EPOCH": Type("decimal", 18, 6), "MILLISECOND": Type("decimal", 18, 3),
     "MILLISECONDS": Type("decimal", 18, 3),
 }  # fmt: skip
-"""Types of the fields of a timestamp that are no whole numbers."""
-
-
-def field(unit: str, types: str = "timestamp|date") -> Rule:
-    """The rule of a function that gives a field of a moment."""
-    return function(lambda moment: FIELDS[unit](moment.dt).cast(pl.Int64), INT, types)
+OF_MOMENTS = Fields(FIELDS, _CLOCK_FIELDS, _FRACTIONS)
 
 
 def _truncated(values: Values, node: exp.Func) -> Value:
@@ -209,10 +233,9 @@ def _truncated(values: Values, node: exp.Func) -> Value:
     unit = node.args["unit"].name.upper()
     if unit not in units and isinstance(node.this, exp.Column) and node.this.name.upper() in units:
         raise values.source.error(node, "the unit comes first", f"write date_trunc('{node.this.name.lower()}', ...)")
-    moment = values.require(values.of(node.this), "timestamp", "date")
+    whole = values.moment(values.of(node.this)).expr
     if unit not in units | _YEARS:
         values.source.refuse(node, f"date_trunc('{unit.lower()}')")
-    whole = as_type(values.source, moment, TIMESTAMP)
     if unit in units:
         return Value(whole.dt.truncate(units[unit]), TIMESTAMP, node)
     count, first = _YEARS[unit]
@@ -258,17 +281,11 @@ def _of_epoch(values: Values, node: exp.UnixToTime) -> Value:
     return Value(microseconds.cast(TIMESTAMP.polars), TIMESTAMP, node)
 
 
-def _timestamp_of(values: Values, node: exp.TimestampFromParts) -> Value:
-    parts = ("year", "month", "day", "hour", "min", "sec")
-    *whole, seconds = (argument.expr for argument in values.arguments(node, *["int64"] * 5, "float64", keys=parts))
+def _timestamp_of(*parts: pl.Expr) -> pl.Expr:
+    *whole, seconds = parts
     moment = pl.datetime(*whole, time_unit="us", time_zone="UTC")
     rest = (seconds * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
-    return Value((moment.dt.epoch("us") + rest).cast(TIMESTAMP.polars), TIMESTAMP, node)
-
-
-def _last_day(values: Values, node: exp.LastDay) -> Value:
-    moment = values.require(values.of(node.this), "date", "timestamp").expr
-    return Value(moment.cast(pl.Date).dt.month_end(), DATE, node)
+    return (moment.dt.epoch("us") + rest).cast(TIMESTAMP.polars)
 
 
 def _binned(values: Values, node: exp.DateBin) -> Value:
@@ -282,10 +299,7 @@ def _binned(values: Values, node: exp.DateBin) -> Value:
     step = length.days * 86_400_000_000 + length.microseconds
     if step <= 0:
         raise values.source.error(node, f"{shown(node)}: the interval is not positive", "give one of at least 1 us")
-    moment, origin = (
-        as_type(values.source, values.require(values.of(side), "timestamp", "date"), TIMESTAMP).dt.epoch("us")
-        for side in (node.expression, _origin(node))
-    )
+    moment, origin = (values.moment(values.of(side)).expr.dt.epoch("us") for side in (node.expression, _origin(node)))
     return Value((moment - (moment - origin) % step).cast(TIMESTAMP.polars), TIMESTAMP, node)
 
 
@@ -295,24 +309,23 @@ def _origin(node: exp.DateBin) -> exp.Expr:
     return exp.column(origin.name.lower()) if isinstance(origin, exp.Var) else origin
 
 
-def _time_of(values: Values, node: exp.TimeFromParts) -> Value:
+def _time_of(hour: pl.Expr, minute: pl.Expr, second: pl.Expr) -> pl.Expr:
     """``make_time(12, 30, 15.5)``; the row fails where there is no such time."""
-    parts = values.arguments(node, "int64", "int64", "float64", keys=("hour", "min", "sec"))
-
-    def time(hour: Value, minute: Value, second: Value) -> pl.Expr:
-        microseconds = (second.expr * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
-        fits = hour.expr.is_between(0, 23) & minute.expr.is_between(0, 59) & microseconds.is_between(0, 59_999_999)
-        wrong = zeros.failing_where(~fits, "there is no such time of day")
-        total = (hour.expr * 60 + minute.expr) * 60_000_000 + microseconds + wrong
-        return (total * 1_000).cast(pl.Time)
-
-    return Value(shared(parts, time), Type("time"), node)
+    microseconds = (second * 1e6).round(0, mode="half_to_even").cast(pl.Int64)
+    fits = hour.is_between(0, 23) & minute.is_between(0, 59) & microseconds.is_between(0, 59_999_999)
+    wrong = zeros.failing_where(~fits, "there is no such time of day")
+    total = (hour * 60 + minute) * 60_000_000 + microseconds + wrong
+    return (total * 1_000).cast(pl.Time)
 
 
+_PARTS = ("year", "month", "day", "hour", "min", "sec")
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Interval: interval,
-    exp.Extract: _extract,
-    **{kind: field(kind.__name__.upper(), "date|timestamp") for kind in (exp.Year, exp.Month, exp.Day, exp.Quarter)},
+    exp.Extract: OF_MOMENTS.extract,
+    **{
+        kind: OF_MOMENTS.field(kind.__name__.upper(), "date|timestamp")
+        for kind in (exp.Year, exp.Month, exp.Day, exp.Quarter)
+    },
     exp.TimestampTrunc: _truncated,
     exp.DateTrunc: _truncated,
     exp.DateBin: _binned,
@@ -321,27 +334,23 @@ RULES: dict[type[exp.Expr], Rule] = {
         lambda x, form: x.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, "string"
     ),
     exp.UnixToTime: _of_epoch,
-    exp.TimestampFromParts: _timestamp_of,
-    exp.LastDay: _last_day,
+    exp.TimestampFromParts: function(_timestamp_of, TIMESTAMP, *["int64"] * 5, "float64", keys=_PARTS),
+    exp.LastDay: function(lambda x: x.cast(pl.Date).dt.month_end(), DATE, "date|timestamp"),
     exp.Date: lambda values, node: values.of(exp.Cast(this=node.this, to=exp.DataType.build("date"))),
-    exp.TimeFromParts: _time_of,
+    exp.TimeFromParts: function(
+        _time_of, Type("time"), "int64", "int64", "float64", keys=("hour", "min", "sec"), repeats=True
+    ),
 }
-
-
-def _is_finite(values: Values, node: exp.Anonymous) -> Value:
-    """True of every date and timestamp: there are no infinite ones here."""
-    moment = values.require(values.of(node.expressions[0]), "date", "timestamp")
-    return Value(pl.when(moment.expr.is_not_null()).then(pl.lit(True)), BOOL, node)
 
 
 def _with_zone(values: Values, node: exp.Anonymous) -> Value:
     """``make_timestamptz``, of a time in UTC."""
-    parts = ("year", "month", "day", "hour", "min", "sec")
-    return values.of(exp.TimestampFromParts(**dict(zip(parts, node.expressions, strict=True))))
+    return values.of(exp.TimestampFromParts(**dict(zip(_PARTS, node.expressions, strict=True))))
 
 
 NAMED: dict[str, Named] = {
     "make_timestamptz": (6, _with_zone),
-    "isfinite": (1, _is_finite),
+    # There are no infinite dates and timestamps here.
+    "isfinite": (1, function(lambda x: pl.when(x.is_not_null()).then(pl.lit(True)), BOOL, "date|timestamp")),
     "make_date": (3, function(pl.date, DATE, "int64", "int64", "int64")),
 }

@@ -94,18 +94,10 @@ def _joined(values: Values, node: exp.ArrayToString) -> Value:
 
 
 _CENTURIES = ("EPOCH", "CENTURY", "MILLENNIUM", "DECADE")
-_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
-    **{unit: compute for unit, compute in dates.FIELDS.items() if unit not in _CENTURIES},
-    "HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute(), "SECOND": lambda on: on.second(),
-}  # fmt: skip
-_CLOCK = ("HOUR", "MINUTE", "SECOND")
-
-
-def _part(values: Values, node: exp.Expr, unit: Any, moment: Value) -> Value:
-    name = str(unit).upper()
-    if name not in _FIELDS or (name in _CLOCK and moment.type == DATE):
-        values.source.refuse(node, f"extract({name.lower()}) of {moment.name}", dates.no_field(name, _FIELDS))
-    return Value(_FIELDS[name](moment.expr.dt).cast(pl.Int64), INT, node)
+_FIELDS = dates.Fields(
+    {unit: compute for unit, compute in dates.FIELDS.items() if unit not in _CENTURIES},
+    {"HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute(), "SECOND": lambda on: on.second()},
+)
 
 
 def _extracted(values: Values, node: exp.Extract) -> Value:
@@ -116,20 +108,15 @@ def _extracted(values: Values, node: exp.Extract) -> Value:
     elif value.type is not None and value.type.name == "time":
         found = dates.clock_field(values, node, value)
     else:
-        return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
+        return _FIELDS.extract(values, node)
     if node.this.name.upper() == "EPOCH":
         return Value(found.expr.cast(pl.Float64), FLOAT, node)
     return Value(found.expr.cast(pl.Int64), INT, node)
 
 
-def _date_part(values: Values, node: exp.Anonymous) -> Value:
-    unit, moment = str(values.of(node.expressions[0]).literal), node.expressions[1]
-    return values.of(exp.Extract(this=exp.var(unit), expression=moment))
-
-
 def _unit(unit: str) -> Rule:
     def rule(values: Values, node: exp.Func) -> Value:
-        return _part(values, node, unit, values.require(values.of(node.this), "timestamp", "date"))
+        return _FIELDS.of(values, node, unit, values.require(values.of(node.this), "timestamp", "date"))
 
     return rule
 
@@ -201,7 +188,7 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 NAMED: dict[str, Named] = {
-    "date_part": (2, _date_part),
+    "date_part": (2, dates.date_part),
     "prefix": (2, function(lambda x, part: x.str.starts_with(part), BOOL, "string", "string")),
     "suffix": (2, function(lambda x, part: x.str.ends_with(part), BOOL, "string", "string")),
     "fdiv": (2, function(lambda a, b: (a / b).floor(), FLOAT, "float64", "float64")),

@@ -325,10 +325,7 @@ NAMED: dict[str, Named] = {
     "regexp_split_to_array": (2, _split),
     "even": (1, function(lambda x: (x.abs() / 2.0).ceil() * 2.0 * x.sign(), FLOAT, "float64")),
     "map_extract_value": (2, lambda values, node: maps.element(values, *node.expressions)),
-    "millennium": (1, dates.field("MILLENNIUM")),
-    "century": (1, dates.field("CENTURY")),
-    "decade": (1, dates.field("DECADE")),
-    "isoyear": (1, dates.field("ISOYEAR")),
-    "weekday": (1, dates.field("DOW")),
+    **{unit: (1, dates.OF_MOMENTS.field(unit.upper())) for unit in ("millennium", "century", "decade", "isoyear")},
+    "weekday": (1, dates.OF_MOMENTS.field("DOW")),
     "array_length": (1, arrays.COUNT),
 }

@@ -15,7 +15,7 @@ from ddcore.sql.dialects import SPARKS
 from ddcore.sql.join_forms import ZERO
 from ddcore.sql.names import Relation, columns_of_function, function_of
 from ddcore.sql.types import INT, TIMESTAMP
-from ddcore.sql.values import Interval, Value, Values, as_type
+from ddcore.sql.values import Interval, Value, Values
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Queries
@@ -102,9 +102,7 @@ def _moments(values: Values, start: Value, end: Value, step: Interval, *, closed
     if step.months or length <= 0:
         hint = "give a length of days or less; months by generate_series(0, n) and date + n * INTERVAL '1 month'"
         values.source.refuse(start.node, "a series by months, or backwards", hint)
-    first, last = (
-        as_type(values.source, values.require(moment, "timestamp", "date"), TIMESTAMP) for moment in (start, end)
-    )
+    first, last = (values.moment(moment).expr for moment in (start, end))
     series = pl.datetime_ranges(
         first, last, interval=f"{length}us", closed="both" if closed else "left", time_unit="us", time_zone="UTC"
     )

@@ -20,6 +20,7 @@ from ddcore.sql.values import (
     Values,
     as_type,
     constant,
+    function,
     interval_of_parts,
     settled,
     shared,
@@ -79,8 +80,7 @@ def moved(values: Values, node: exp.Expr, moment: Value, length: Value, sign: st
             expr = expr.dt.offset_by((part if sign == "+" else 0 - part).cast(pl.String) + unit)
         return expr
 
-    start = Value(as_type(values.source, moment, TIMESTAMP), TIMESTAMP, moment.node)
-    return Value(shared([start, length], later), TIMESTAMP, node)
+    return Value(shared([values.moment(moment), length], later), TIMESTAMP, node)
 
 
 def on_clock(values: Values, node: exp.Binary, left: Value, right: Value, sign: str) -> Value | None:
@@ -101,7 +101,7 @@ def on_clock(values: Values, node: exp.Binary, left: Value, right: Value, sign: 
 
 def between(values: Values, node: exp.Expr, late: Value, early: Value) -> Value:
     """From one timestamp to another: days of 24 hours, and the rest."""
-    sides = [as_type(values.source, side, TIMESTAMP).dt.epoch("us") for side in (late, early)]
+    sides = [values.moment(side).expr.dt.epoch("us") for side in (late, early)]
     length = Value(sides[0] - sides[1], INT, node)
     return Value(
         shared([length], lambda x: interval_of_parts(x.expr * 0, _whole(x.expr, _DAY), _rest(x.expr, _DAY))),
@@ -124,8 +124,7 @@ def times(values: Values, node: exp.Expr, length: Value, number: Value) -> Value
 
 def over(values: Values, node: exp.Expr, length: Value, number: Value) -> Value:
     """An interval divided by a number: null where that is 0."""
-    divisor = Value(as_type(values.source, number, FLOAT), FLOAT, node)
-    safe = shared([divisor], lambda x: pl.when(x.expr != 0).then(x.expr))
+    safe = shared([values.cast(number, FLOAT)], lambda x: pl.when(x.expr != 0).then(x.expr))
     return _scaled(values, node, length, Value(safe, FLOAT, node), operator.truediv)
 
 
@@ -144,9 +143,7 @@ def _scaled(
         total = [months, days.truncate() + rest.truncate() + more, _nearest(clock + (seconds - more * 86_400.0) * 1e6)]
         return interval_of_parts(*(part.truncate().cast(pl.Int64) for part in total))
 
-    return Value(
-        shared([settled(length), Value(as_type(values.source, number, FLOAT), FLOAT, node)], product), INTERVAL, node
-    )
+    return Value(shared([settled(length), values.cast(number, FLOAT)], product), INTERVAL, node)
 
 
 def _nearest(number: pl.Expr) -> pl.Expr:
@@ -170,28 +167,22 @@ def _rest(number: pl.Expr, by: int) -> pl.Expr:
     return number - number.truncdiv(by) * by
 
 
-def _age(values: Values, node: exp.Anonymous) -> Value:
+def _age(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Years, months, days and the rest from one time to another, as calendars count."""
-    sides = [values.require(values.of(side), "timestamp", "date") for side in node.expressions]
-    sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
-
-    def age(one: Value, other: Value) -> pl.Expr:
-        is_early = one.expr < other.expr
-        late = pl.when(is_early).then(other.expr).otherwise(one.expr).dt
-        early = pl.when(is_early).then(one.expr).otherwise(other.expr).dt
-        clock = late.epoch("us") % _DAY - early.epoch("us") % _DAY
-        days = late.day().cast(pl.Int64) - early.day() - (clock < 0).cast(pl.Int64)
-        months = (late.year().cast(pl.Int64) - early.year()) * 12 + late.month().cast(pl.Int64) - early.month()
-        length = early.month_end().dt.day().cast(pl.Int64)
-        borrowed = days < 0
-        sign = pl.when(is_early).then(-1).otherwise(1)
-        return interval_of_parts(
-            sign * (months - borrowed.cast(pl.Int64)),
-            sign * pl.when(borrowed).then(days + length).otherwise(days),
-            sign * pl.when(clock < 0).then(clock + _DAY).otherwise(clock),
-        )
-
-    return Value(shared(sides, age), INTERVAL, node)
+    is_early = one < other
+    late = pl.when(is_early).then(other).otherwise(one).dt
+    early = pl.when(is_early).then(one).otherwise(other).dt
+    clock = late.epoch("us") % _DAY - early.epoch("us") % _DAY
+    days = late.day().cast(pl.Int64) - early.day() - (clock < 0).cast(pl.Int64)
+    months = (late.year().cast(pl.Int64) - early.year()) * 12 + late.month().cast(pl.Int64) - early.month()
+    length = early.month_end().dt.day().cast(pl.Int64)
+    borrowed = days < 0
+    sign = pl.when(is_early).then(-1).otherwise(1)
+    return interval_of_parts(
+        sign * (months - borrowed.cast(pl.Int64)),
+        sign * pl.when(borrowed).then(days + length).otherwise(days),
+        sign * pl.when(clock < 0).then(clock + _DAY).otherwise(clock),
+    )
 
 
 def _evened(large: pl.Expr, small: pl.Expr, per: int, below: pl.Expr | None = None) -> tuple[pl.Expr, pl.Expr]:
@@ -292,7 +283,7 @@ def _extract(values: Values, node: exp.Extract) -> Value:
         return field(values, node, value)
     if value.type is not None and value.type.name == "time":
         return dates.clock_field(values, node, value)
-    return dates.RULES[exp.Extract](values, node)
+    return dates.OF_MOMENTS.extract(values, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
@@ -302,4 +293,4 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.JustifyInterval: _justified(days=True, hours=True),
     exp.MakeInterval: _made,
 }
-NAMED: dict[str, Named] = {"age": (2, _age)}
+NAMED: dict[str, Named] = {"age": (2, function(_age, INTERVAL, "moment", "moment", repeats=True))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -17,7 +16,7 @@ from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type, widest
 from ddcore.expressions import polars_json
 from ddcore.sql import dates, intervals, zeros
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.source import DIALECT
+from ddcore.sql.source import DIALECT, given
 from ddcore.sql.types import FLOAT, INT, INTERVAL, TIMESTAMP
 from ddcore.sql.values import (
     Interval,
@@ -75,9 +74,9 @@ def _divided(values: Values, node: exp.Div) -> Value:
     left, right = values.arguments(node, "number", "number")
     if left.type == INT and right.type == INT:
         return Value(left.expr.truncdiv(right.expr), INT, node)
-    dividend, divided_by = (as_type(values.source, side, FLOAT) for side in (left, right))
-    divisor = replace(right, expr=divided_by, type=FLOAT)
-    return Value(dividend / shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr)), FLOAT, node)
+    dividend, divisor = (values.cast(side, FLOAT) for side in (left, right))
+    safe = shared([divisor], lambda value: pl.when(value.expr != 0).then(value.expr))
+    return Value(dividend.expr / safe, FLOAT, node)
 
 
 def _negative(values: Values, node: exp.Neg) -> Value:
@@ -239,7 +238,7 @@ def _bucket(values: Values, node: exp.WidthBucket) -> Value:
         parts = [zeros.unscaled(part, max(kind.scale for kind in kinds)) for part in parts]
         divide = _exact_share
     else:
-        parts = [Value(as_type(values.source, part, FLOAT), FLOAT, part.node, part.literal) for part in parts]
+        parts = [values.cast(part, FLOAT) for part in parts]
         divide = _share if is_exact else _share_of_spark
 
     def bucket(number: Value, least: Value, most: Value, count: Value) -> pl.Expr:
@@ -300,10 +299,7 @@ def log(base: pl.Expr, number: pl.Expr) -> pl.Expr:
 
 def _logarithm(values: Values, node: exp.Log) -> Value:
     """To a base, which is 10 where there is none."""
-    parts = [values.of(side) for side in (node.this, node.expression) if side is not None]
-    parts = [
-        Value(as_type(values.source, values.number(side), FLOAT), FLOAT, side.node, side.literal) for side in parts
-    ]
+    parts = values.arguments(node, *["float64"] * len(given(node)))
     base = parts[0].expr if parts[1:] else pl.lit(10.0)
     return Value(log(base, parts[-1].expr), FLOAT, node)
 

@@ -115,47 +115,24 @@ def _moment(values: Values, node: Any) -> Value:
     value = values.of(node.this)
     if value.type == TEXT and value.literal is None:
         return casts.cast(values, value, TIMESTAMP, node)
-    return Value(as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP), TIMESTAMP, node)
+    return values.moment(value)
 
 
-def _field_of(unit: str) -> Rule:
-    """A field of a date or a timestamp."""
-    return function(lambda moment: _FIELDS[unit](moment.dt).cast(pl.Int64), INT, "timestamp|date")
-
-
-def _clock_field(compute: Callable[[Any], pl.Expr]) -> Rule:
-    def rule(values: Values, node: exp.Func) -> Value:
-        return Value(compute(_moment(values, node).expr.dt).cast(pl.Int64), INT, node)
-
-    return rule
-
-
-_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {
+_DAY_FIELDS: dict[str, dates.Compute] = {
     "YEAR": lambda on: on.year(), "QUARTER": lambda on: on.quarter(), "MONTH": lambda on: on.month(),
     "WEEK": lambda on: on.week(), "DAY": lambda on: on.day(), "DOY": lambda on: on.ordinal_day(),
     "DAYOFWEEK": lambda on: on.weekday().cast(pl.Int64) % 7 + 1, "DOW": lambda on: on.weekday().cast(pl.Int64) % 7 + 1,
     "DOW_ISO": lambda on: on.weekday(), "DAYOFWEEK_ISO": lambda on: on.weekday(),
     "YEAROFWEEK": lambda on: on.iso_year(),
 }  # fmt: skip
-_CLOCK_FIELDS: dict[str, Callable[[Any], pl.Expr]] = {"HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute()}
+_FIELDS = dates.Fields(_DAY_FIELDS, {"HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute()})
 
 
-def _part(values: Values, node: exp.Expr, unit: str, moment: Value) -> Value:
-    compute = (_FIELDS | _CLOCK_FIELDS if moment.type == TIMESTAMP else _FIELDS).get(unit.upper())
-    if compute is None:
-        values.source.refuse(
-            node, f"extract({unit.lower()}) of {moment.name}", dates.no_field(unit, _FIELDS | _CLOCK_FIELDS)
-        )
-    return Value(compute(moment.expr.dt).cast(pl.Int64), INT, node)
+def _clock_field(compute: dates.Compute) -> Rule:
+    def rule(values: Values, node: exp.Func) -> Value:
+        return Value(compute(_moment(values, node).expr.dt).cast(pl.Int64), INT, node)
 
-
-def _extract_field(values: Values, node: exp.Extract) -> Value:
-    return _part(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
-
-
-def _date_part(values: Values, node: exp.Anonymous) -> Value:
-    unit = values.of(node.expressions[0]).literal
-    return _part(values, node, str(unit), values.require(values.of(node.expressions[1]), "date", "timestamp"))
+    return rule
 
 
 def _days_later(values: Values, node: exp.TsOrDsAdd) -> Value:
@@ -177,21 +154,15 @@ def _months_later(values: Values, node: exp.AddMonths) -> Value:
     return Value(day.expr.dt.offset_by(count.expr.cast(pl.String) + "mo"), DATE, node)
 
 
-def _months_between(values: Values, node: exp.MonthsBetween) -> Value:
+def _months_between(end: pl.Expr, start: pl.Expr) -> pl.Expr:
     """Whole months between equal days, and between last days; else 31 days make a month, rounded to 8 digits."""
-    sides = [values.require(values.of(side), "timestamp", "date") for side in (node.this, node.expression)]
-    sides = [Value(as_type(values.source, side, TIMESTAMP), TIMESTAMP, side.node) for side in sides]
-
-    def months(end: Value, start: Value) -> pl.Expr:
-        late, early = end.expr.dt, start.expr.dt
-        whole = (late.year().cast(pl.Int64) - early.year()) * 12 + (late.month().cast(pl.Int64) - early.month())
-        both_last = (late.month_end().dt.day() == late.day()) & (early.month_end().dt.day() == early.day())
-        at = [on.day().cast(pl.Int64) * 86_400 + on.epoch("s") % 86_400 for on in (late, early)]
-        rest = (at[0] - at[1]).cast(pl.Float64) / 2_678_400.0
-        same = both_last | (late.day() == early.day())
-        return pl.when(same).then(whole.cast(pl.Float64)).otherwise((whole.cast(pl.Float64) + rest).round(8))
-
-    return Value(shared(sides, months), FLOAT, node)
+    late, early = end.dt, start.dt
+    whole = (late.year().cast(pl.Int64) - early.year()) * 12 + (late.month().cast(pl.Int64) - early.month())
+    both_last = (late.month_end().dt.day() == late.day()) & (early.month_end().dt.day() == early.day())
+    at = [on.day().cast(pl.Int64) * 86_400 + on.epoch("s") % 86_400 for on in (late, early)]
+    rest = (at[0] - at[1]).cast(pl.Float64) / 2_678_400.0
+    is_whole = both_last | (late.day() == early.day())
+    return pl.when(is_whole).then(whole.cast(pl.Float64)).otherwise((whole.cast(pl.Float64) + rest).round(8))
 
 
 _DAYS = {"MO": 1, "TU": 2, "WE": 3, "TH": 4, "FR": 5, "SA": 6, "SU": 7}
@@ -222,23 +193,16 @@ def _truncated(values: Values, node: Any) -> Value:
     return Value(moment.expr.dt.truncate(_STEPS[unit]), DATE if is_day else TIMESTAMP, node)
 
 
-def _formatted(values: Values, node: exp.TimeToStr) -> Value:
-    return Value(values.of(node.this).expr.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
-
-
 def _epoch(values: Values, node: exp.StrToUnix) -> Value:
     value = values.of(node.this)
     if value.type == TEXT:
         form = dates.pattern_of(values, node)
         value = Value(value.expr.str.to_datetime(form, time_unit="us", time_zone="UTC"), TIMESTAMP, node)
-    moment = as_type(values.source, values.require(value, "timestamp", "date"), TIMESTAMP)
-    return Value(moment.dt.epoch("s"), INT, node)
+    return Value(values.moment(value).expr.dt.epoch("s"), INT, node)
 
 
-def _of_epoch(values: Values, node: exp.UnixToStr) -> Value:
-    seconds = values.require(values.of(node.this), "int64").expr
-    moment = (seconds * 1_000_000).cast(TIMESTAMP.polars)
-    return Value(moment.dt.strftime(dates.pattern_of(values, node)), TEXT, node)
+def _of_epoch(seconds: pl.Expr, form: str) -> pl.Expr:
+    return (seconds * 1_000_000).cast(TIMESTAMP.polars).dt.strftime(form)
 
 
 def _in_units(unit: Literal["s", "ms", "us"]) -> Rule:
@@ -339,22 +303,22 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.DecodeCase: _decoded,
     exp.TsOrDsToDate: _day,
     exp.TimeStrToTime: _moment,
-    exp.TimeToStr: _formatted,
+    exp.TimeToStr: dates.by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),
     exp.StrToUnix: _epoch,
-    exp.UnixToStr: _of_epoch,
-    exp.Extract: _extract_field,
-    **{kind: _field_of(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
-    exp.DayOfMonth: _field_of("DAY"),
-    exp.DayOfYear: _field_of("DOY"),
-    exp.DayOfWeek: _field_of("DOW"),
-    exp.WeekOfYear: _field_of("WEEK"),
+    exp.UnixToStr: dates.by_pattern(_of_epoch, TEXT, "int64"),
+    exp.Extract: _FIELDS.extract,
+    **{kind: _FIELDS.field(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.DayOfMonth: _FIELDS.field("DAY"),
+    exp.DayOfYear: _FIELDS.field("DOY"),
+    exp.DayOfWeek: _FIELDS.field("DOW"),
+    exp.WeekOfYear: _FIELDS.field("WEEK"),
     exp.Hour: _clock_field(lambda on: on.hour()),
     exp.Minute: _clock_field(lambda on: on.minute()),
     exp.Second: _clock_field(lambda on: on.second()),
     exp.TsOrDsAdd: _days_later,
     exp.DateDiff: _days_between,
     exp.AddMonths: _months_later,
-    exp.MonthsBetween: _months_between,
+    exp.MonthsBetween: function(_months_between, FLOAT, "moment", "moment", repeats=True),
     exp.NextDay: _next_day,
     exp.LastDay: lambda values, node: Value(_day(values, node).expr.dt.month_end(), DATE, node),
     exp.DateTrunc: _truncated,
@@ -377,7 +341,7 @@ NAMED: dict[str, Named] = {
     "pmod": (2, function(_modulus, INT, "int64", "int64")),
     "make_date": dates.NAMED["make_date"],
     "octet_length": texts.NAMED["octet_length"],
-    "date_part": (2, _date_part),
+    "date_part": (2, dates.date_part),
     "weekday": (1, function(lambda x: x.dt.weekday().cast(pl.Int64) - 1, INT, "date|timestamp")),  # Monday is 0
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),

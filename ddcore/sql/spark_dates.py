@@ -6,7 +6,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.sql.types import INT, TEXT, TIMESTAMP
-from ddcore.sql.values import Rule, Value, Values, as_type, function, shared
+from ddcore.sql.values import Rule, Value, Values, function, shared
 from ddcore.sql.zones import from_zone, in_zone, zone_of
 
 _MICROSECONDS = {
@@ -25,8 +25,7 @@ def _unit(values: Values, node: exp.Expr) -> str:
 
 def _timestamp(values: Values, node: exp.Expr) -> Value:
     inner = node.this if isinstance(node, exp.TsOrDsToDate) else node
-    value = values.require(values.of(inner), "timestamp", "date")
-    return Value(as_type(values.source, value, TIMESTAMP), TIMESTAMP, node)
+    return values.moment(values.of(inner))
 
 
 def _moved(values: Values, node: exp.TimestampAdd) -> Value:

@@ -105,7 +105,7 @@ def _quotient(values: Values, node: exp.SafeDivide) -> Value:
     left, right = values.arguments(node, "number", "number")
     if any(side.type is not None and side.type.name == "decimal" for side in (left, right)):
         values.source.refuse(node, "try_divide() of decimals", "CASE WHEN b <> 0 THEN a / b END")
-    sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node) for side in (left, right)]
+    sides = [values.cast(side, FLOAT) for side in (left, right)]
     return Value(shared(sides, lambda a, b: a.expr / pl.when(b.expr != 0).then(b.expr)), FLOAT, node)
 
 
@@ -207,7 +207,7 @@ def _inserted(values: Values, node: exp.ArrayInsert) -> Value:
         values.source.refuse(
             node, "array_insert() at what is no literal of at least 1, nor -1", "array_insert(l, 1, x)"
         )
-    new = Value(as_type(values.source, values.of(node.expression), element), element, node)
+    new = values.cast(values.of(node.expression), element)
 
     def whole(some: Value, new: Value) -> pl.Expr:
         if position == -1:

@@ -11,7 +11,7 @@ from sqlglot import exp
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Type
 from ddcore.expressions import polars_json
 from ddcore.sql.types import FLOAT, INT
-from ddcore.sql.values import Rule, Value, Values, as_type, constant, shared
+from ddcore.sql.values import Rule, Value, Values, constant, shared
 
 Decimals = Callable[[Values, exp.Div, Value, Value], Value]
 
@@ -51,9 +51,7 @@ def remainder(*, fails: bool) -> Rule:
         if FLOAT in kinds:
             if values.source.dialect == "postgres":
                 values.source.refuse(node, "a remainder of doubles", "cast both to decimal(38, n), or to bigint")
-            sides = [
-                Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)
-            ]
+            sides = [values.cast(side, FLOAT) for side in (left, right)]
             may_fail = values.source.dialect != "duckdb"
             rest = _checked(sides[0], sides[1], _rest) if may_fail else _rest(*(side.expr for side in sides))
             return Value(rest, FLOAT, node)
@@ -70,15 +68,13 @@ def remainder(*, fails: bool) -> Rule:
 def _of_long_decimals(values: Values, node: exp.Binary, sides: list[Value], scale: int, *, fails: bool) -> Value:
     """The remainder of decimals of up to 38 digits."""
     kind = Type("decimal", MOST_DIGITS, scale)
-    exprs = [as_type(values.source, side, kind) for side in sides]
-    parts = [Value(expr, kind, side.node, side.literal) for expr, side in zip(exprs, sides, strict=True)]
 
     def rest(a: Value, b: Value) -> pl.Expr:
         divisor = pl.when(b.expr != 0).then(b.expr).cast(kind.polars)
         found = _rest(a.expr.cast(kind.polars), divisor)
         return found + failing(b.expr).cast(kind.polars) if fails else found
 
-    return Value(shared(parts, rest).cast(kind.polars), kind, node)
+    return Value(shared([values.cast(side, kind) for side in sides], rest).cast(kind.polars), kind, node)
 
 
 def _rest(a: pl.Expr, b: pl.Expr) -> pl.Expr:
@@ -111,7 +107,7 @@ def floats(*, fails: bool, decimals: Decimals | None = None) -> Rule:
         left, right = values.arguments(node, "number", "number")
         if decimals and FLOAT not in (left.type, right.type) and not left.type == right.type == INT:
             return decimals(values, node, left, right)
-        sides = [Value(as_type(values.source, side, FLOAT), FLOAT, side.node, side.literal) for side in (left, right)]
+        sides = [values.cast(side, FLOAT) for side in (left, right)]
         if not fails:
             return Value(sides[0].expr / sides[1].expr, FLOAT, node)
         return Value(_checked(sides[0], sides[1], lambda a, b: a / b), FLOAT, node)

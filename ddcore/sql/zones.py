@@ -8,7 +8,7 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.sql.types import TIMESTAMP
-from ddcore.sql.values import Named, Rule, Value, Values, as_type, shared
+from ddcore.sql.values import Named, Rule, Value, Values, shared
 
 _DAY = 86_400_000_000  # no clock skips more
 _WITH_ZONE = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ)
@@ -62,8 +62,7 @@ def _is_instant(values: Values, node: exp.Expr) -> bool:
 def _at_time_zone(values: Values, node: exp.AtTimeZone) -> Value:
     """Of an instant what clocks show, of a local time the instant; of two instants PostgreSQL takes the last."""
     is_instant, zone = _is_instant(values, node.this), zone_of(values, node)
-    moment = values.require(values.of(node.this), "timestamp", "date")
-    value = Value(as_type(values.source, moment, TIMESTAMP), TIMESTAMP, node)
+    value = values.moment(values.of(node.this))
     if is_instant:
         return Value(in_zone(value.expr, zone), TIMESTAMP, node)
     return Value(shared([value], lambda one: from_zone(one.expr, zone, first=False)), TIMESTAMP, node)
