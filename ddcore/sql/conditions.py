@@ -17,7 +17,7 @@ from ddcore.sql import intervals, zeros
 from ddcore.sql.comparisons import EQUAL_PARTS, compared, has_interval, parts_of, rows_compared
 from ddcore.sql.quantifiers import any_element, items_of, quantified
 from ddcore.sql.types import BOOL, INTERVAL
-from ddcore.sql.values import Rule, Value, Values, aligned, constant, like_pattern, like_patterns, merged, null, shared
+from ddcore.sql.values import Rule, Value, Values, aligned, constant, merged, null, shared
 
 
 def _literal(values: Values, node: exp.Literal) -> Value:
@@ -164,7 +164,7 @@ def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Valu
         return Value(null(BOOL), BOOL, node)
     pattern, case = values.require(pattern, "string"), "(?i)" if small else ""
     if pattern.literal is not None:
-        met = text.expr.str.contains(case + like_pattern(pattern.literal, escape))
+        met = text.expr.str.contains(case + _like_pattern(pattern.literal, escape))
     else:
         met = shared([text, pattern], lambda text, pattern: _like_of_rows(text, pattern, escape, case))
     return Value(~met if node.args.get("negate") else met, BOOL, node)
@@ -172,11 +172,39 @@ def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Valu
 
 def _like_of_rows(text: Value, pattern: Value, escape: str, case: str) -> pl.Expr:
     """LIKE with a pattern of each row; the row fails where an escape ends it."""
-    regex = like_patterns(pattern.expr, escape)
+    regex = _like_patterns(pattern.expr, escape)
     ends = zeros.failing_where(pattern.expr.is_not_null() & regex.is_null(), "the pattern ends with its escape")
     return pl.when((text.expr.is_not_null() & pattern.expr.is_not_null()) & (ends == 0)).then(
         text.expr.str.contains(pl.lit(case) + regex)
     )
+
+
+def _like_pattern(pattern: str, escape: str) -> str:
+    """The regular expression of a pattern of LIKE."""
+    parts, number = [], 0
+    while number < len(pattern):
+        letter = pattern[number]
+        if escape and letter == escape and number + 1 < len(pattern):
+            number += 1
+            parts.append(re.escape(pattern[number]))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
+        number += 1
+    return f"(?s)^{''.join(parts)}$"
+
+
+def _like_patterns(patterns: pl.Expr, escape: str) -> pl.Expr:
+    """The regular expressions of patterns of LIKE that are values of rows; null where an escape ends one."""
+    letter = pl.element()
+    one = pl.when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    token = "(?s)."
+    if escape:
+        token = f"(?s){re.escape(escape)}.|."
+        escaped = letter.str.starts_with(escape)
+        kept = pl.when(letter.str.len_chars() > 1).then(letter.str.slice(1).str.escape_regex())
+        one = pl.when(escaped).then(kept).when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
+    parts = patterns.str.extract_all(token).list.eval(one.otherwise(letter.str.escape_regex()))
+    return pl.lit("(?s)^") + parts.list.join("", ignore_nulls=False) + pl.lit("$")
 
 
 def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:

@@ -15,20 +15,12 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.sql import grouping
-from ddcore.sql.env import Env, Outer, Queries
+from ddcore.sql.env import Env, Queries
 from ddcore.sql.names import Column, Known, Relation, free, names_used, resolve, unwrapped
 from ddcore.sql.pairs import Pair, conjuncts
 from ddcore.sql.quantifiers import items_of
 from ddcore.sql.source import shown
 from ddcore.sql.values import Value, Values, aligned
-
-
-@dataclass(frozen=True)
-class Correlation:
-    """How a subquery's rows belong to the rows around: pairs of keys, and the values to plan it over."""
-
-    outer: Outer | None
-    pairs: list[Pair]
 
 
 def names_in(node: exp.Expr, known: Known) -> list[exp.Column]:
@@ -67,11 +59,13 @@ def _holds_subquery(node: exp.Expr) -> bool:
 _QUANTIFIERS = exp.Any, exp.All
 
 
-def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Correlation:
-    """The columns of ``around`` that a subquery names, as one more table for it."""
+def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> tuple[Relation | None, list[Pair]]:
+    """The columns of ``around`` that a subquery names, as one more table to plan it over, and the pairs of keys by
+    which its rows belong to those of ``around``.
+    """
     references = list(free(query, queries.known(env)))
     if not references:
-        return Correlation(None, [])
+        return None, []
     columns = {}
     new: dict[str, str] = {}
     for node in references:
@@ -88,7 +82,7 @@ def correlated(queries: Queries, around: Relation, query: exp.Expr, env: Env) ->
     for name, old in keys.items():
         nodes = [node for node in references if resolve(queries.source, around.columns, node).key == old]
         pairs.append((pl.col(old), pl.col(name), not any(id(node) in rejecting for node in nodes)))
-    return Correlation(Outer(values, tuple(columns.values())), pairs)
+    return Relation(values, tuple(columns.values())), pairs
 
 
 def _null_rejecting(query: exp.Expr) -> set[int]:
@@ -128,11 +122,11 @@ def body_of(queries: Queries, around: Relation, query: exp.Expr, env: Env) -> Bo
         relation, pairs, values = keyed(queries, around, query, equalities, env)
         results = [values.of(plain(column)) for column in queries.expanded(query, relation)]
         return Body(relation.rows, pairs, results, every=True)
-    correlation = correlated(queries, around, query, env)
-    relation = queries.query(query, env.inside(correlation.outer))
+    outer, pairs = correlated(queries, around, query, env)
+    relation = queries.query(query, env.inside(outer))
     kinds = relation.types
     results = [Value(pl.col(column.key), kinds[column.key], query) for column in relation.own]
-    return Body(relation.rows, correlation.pairs, results, every=not correlation.pairs)
+    return Body(relation.rows, pairs, results, every=not pairs)
 
 
 def plain(node: exp.Expr) -> exp.Expr:

@@ -178,12 +178,8 @@ _UNITS = {
 
 def _split(values: Values, node: exp.Expr) -> Value:
     """``regexp_split_to_array``."""
-    first, pattern = given(node)
-    text = values.require(values.of(first), "string").expr
-    regex, _ = regexes.translated(values, node, pattern, RE2)
-    if pl.select(pl.lit("").str.contains(f"^(?:{regex})$")).item():
-        values.source.refuse(node, "splitting at a pattern that matches an empty text", "string_split(x, ',')")
-    return Value(text.str.split(regex, literal=False), list_of(TEXT), node)
+    text, pattern = given(node)
+    return regexes.split(values, node, text, regexes.translated(values, node, pattern, RE2)[0], "string_split(x, ',')")
 
 
 def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
@@ -263,7 +259,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Week: duckdb.RULES[exp.WeekOfYear],
     exp.ArrayPosition: list_functions.RULES[exp.ArrayPosition],
     exp.JSONObject: json_paths.compact_object,
-    exp.JSONArray: json_paths.compact_array,
+    exp.JSONArray: json_paths.array(","),
     **lambdas.RULES,
 }
 
@@ -282,7 +278,7 @@ NAMED: dict[str, Named] = {
     "greatest_common_divisor": whole_numbers.NAMED["gcd"],
     "least_common_multiple": whole_numbers.NAMED["lcm"],
     **{name: (-1, _to_even) for name in ("round_even", "roundbankers")},
-    "json_valid": (1, json_paths.is_valid),
+    "json_valid": (1, function(json_paths.is_valid, BOOL, "string", repeats=True)),
     "to_json": (1, json_paths.whole),
     "url_encode": (1, function(letters.url_encoded("A-Za-z0-9_.~-", "%20"), TEXT, "string")),
     "url_decode": (1, function(letters.url_decoded("+"), TEXT, "string")),
@@ -299,7 +295,7 @@ NAMED: dict[str, Named] = {
     "epoch_ns": (1, function(lambda x: x.dt.epoch("us") * 1_000, INT, "moment")),
     **{f"to_{unit}": (1, _of_units(*length)) for unit, length in _UNITS.items()},
     "printf": (-1, _printed),
-    "json_array_length": (1, json_paths.count_of_elements),
+    "json_array_length": json_paths.NAMED["json_array_length"],
     "map_entries": maps.NAMED["map_entries"],
     "map_contains": (2, lambda values, node: maps.contains(values, node, *node.expressions)),
     "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),

@@ -12,31 +12,25 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.program.constants import constant
-from ddcore.sql.names import Column, Known, Relation
+from ddcore.sql.names import Known, Relation
 from ddcore.sql.source import Source
 
 
 @dataclass(frozen=True)
-class Outer:
-    """The distinct values of the columns that a subquery names of the query around."""
-
-    rows: Any
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True)
 class Env:
-    """What a query may name: the bindings of WITH, and the columns of the query around."""
+    """What a query may name: the bindings of WITH, and the columns of the query around, of which ``outer`` has the
+    distinct values.
+    """
 
     bindings: Mapping[str, Relation] = field(default_factory=dict)
-    outer: Outer | None = None
+    outer: Relation | None = None
 
     @property
     def alone(self) -> Env:
         """Without the query around."""
         return replace(self, outer=None)
 
-    def inside(self, outer: Outer | None) -> Env:
+    def inside(self, outer: Relation | None) -> Env:
         """In a subquery."""
         return replace(self, outer=outer)
 

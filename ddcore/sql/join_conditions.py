@@ -15,7 +15,7 @@ from ddcore.base.schema import Schema
 from ddcore.program.estimates import FILTERED, Estimate
 from ddcore.sql import subqueries
 from ddcore.sql.between import Between, Comparison, comparisons, ranges
-from ddcore.sql.names import Column, resolve, types
+from ddcore.sql.names import Column, Relation, resolve, types
 from ddcore.sql.pairs import Pair
 from ddcore.sql.quantifiers import items_of
 from ddcore.sql.source import shown
@@ -101,13 +101,22 @@ def sides_of(queries: Queries, env: Env, condition: Condition, one_side: Schema,
     return a, b, False
 
 
-def truth(values: Values, condition: Condition) -> pl.Expr:
+def _truth(values: Values, condition: Condition) -> pl.Expr:
     """A condition as an expression."""
     if condition.equal is not None:
         one, other = (Value(pl.col(key), values.schema[key], condition.node) for key in condition.equal)
         (left, right), _ = aligned(values.source, [one, other], "USING")
         return left == right
     return values.truth(condition.node, "this condition")
+
+
+def met(queries: Queries, env: Env, rows: Any, condition: Condition) -> Any:
+    """The rows that meet a condition on their columns."""
+    schema = types(rows)
+    if not condition.asks:
+        return rows.where(_truth(Values(queries.source, condition.columns, schema), condition))
+    own = tuple(column for column in condition.columns if column.key in schema)
+    return subqueries.filtered(queries, Relation(rows, own), condition.node, env)
 
 
 def range_of(

@@ -278,38 +278,28 @@ class _From(Pool):
 
     def _lateral(self, table: exp.Expr, join: exp.Join | None) -> None:
         """A subquery that may name what stands before it, or if it is not LATERAL the query around."""
-        source, side = self.queries.source, (join.side if join else "") or ""
-        on = join.args.get("on") if join else None
-        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
-            source.refuse(
-                join or table, "this kind of lateral join", "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true"
-            )
+        hint = "CROSS JOIN LATERAL, or LEFT JOIN LATERAL ... ON true"
+        side = self._side_of_rows(table, join, "this kind of lateral join", hint)
         query = unwrapped(table.this)
         if not self.pool:
             self.pool.append(self.queries.unit)
         before = self.joined(final=False)
         if not isinstance(table, exp.Lateral):
             before = replace(before, columns=tuple(column for column in before.columns if column.outer))
-        correlation = subqueries.correlated(self.queries, before, query, self.env)
-        relation = self.queries.query(query, self.env.inside(correlation.outer))
+        outer, correlated = subqueries.correlated(self.queries, before, query, self.env)
+        relation = self.queries.query(query, self.env.inside(outer))
         rows, columns = self._renamed(table, relation)
-        shared = self._shared(join, columns) if join else []
-        pairs = [(left, right, True) for left, right, _ in correlation.pairs]
+        pairs = [(left, right, True) for left, right, _ in correlated]
         joined = paired(before.rows, rows, pairs, "left" if side else "inner")
         self.fused = bool(self.earlier)
         if relation.carried:
             joined = joined.select(*(name for name in types(joined) if name not in relation.carried))
         self.pool = [joined]
-        self.columns += columns
-        if not side:
-            self._inner(conjuncts(on), shared, join)
-            self._merge(shared, side)
+        self._with_columns(columns, join, side)
 
     def _elements(self, table: exp.Expr, join: exp.Join | None) -> None:
         """A function that gives rows, of what stands before it."""
-        source, on, side = self.queries.source, join.args.get("on") if join else None, (join.side if join else "") or ""
-        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
-            source.refuse(join or table, "this join with a function", "CROSS JOIN, or LEFT JOIN ... ON true")
+        side = self._side_of_rows(table, join, "this join with a function", "CROSS JOIN, or LEFT JOIN ... ON true")
         before = Relation(self.queries.unit, ())
         is_lateral = bool(side) or bool(subqueries.names_in(function_of(table) or table, self.queries.known(self.env)))
         if is_lateral:
@@ -324,11 +314,21 @@ class _From(Pool):
             self.pool = [rows]
         else:
             self.pool.append(rows.select(*keys.values()))
-        columns = [Column(table.alias, name, key) for name, key in keys.items()]
+        self._with_columns([Column(table.alias, name, key) for name, key in keys.items()], join, side)
+
+    def _side_of_rows(self, table: exp.Expr, join: exp.Join | None, what: str, hint: str) -> str:
+        """The side of a join with rows of what stands before it. Raises ProgramError where it has a condition."""
+        side, on = (join.side if join else "") or "", join.args.get("on") if join else None
+        if side not in ("", "LEFT") or (side and not (isinstance(on, exp.Boolean) and on.this)):
+            self.queries.source.refuse(join or table, what, hint)
+        return side
+
+    def _with_columns(self, columns: list[Column], join: exp.Join | None, side: str) -> None:
+        """The columns of rows that are joined, and the conditions of the join."""
         shared = self._shared(join, columns) if join else []
         self.columns += columns
         if not side:
-            self._inner(conjuncts(on), shared, join)
+            self._inner(conjuncts(join.args.get("on") if join else None), shared, join)
             self._merge(shared, side)
 
     def _outer(
@@ -345,22 +345,29 @@ class _From(Pool):
             )
         if side == "LEFT":
             self.conditions += self._before()
-        conditions = [self._condition(node, join) for node in nodes]
-        conditions += [self._equal(pair, join) for pair in shared]
-        own = set(types(rows))
-        needed = set().union(*(condition.keys for condition in conditions)) - own if conditions else set()
+        conditions, needed = self._on(rows, nodes, shared, join)
         picked = self.item
         if side == "LEFT":
             picked = [rows for rows in self.pool if needed & set(types(rows))] or picked[-1:]
-        rest = [rows for rows in self.pool if not any(rows is one for one in picked)]
-        self.pool = picked
-        left = self.joined(
-            final=False, keep=[condition.node for condition in conditions if condition.equal is None], keys=needed
-        ).rows
+        left, rest = self._left(picked, conditions, needed)
         after = self._needed(rows, self._after(join), set(self.carried)) if side == "LEFT" else list(types(rows))
         self.told.joined(left, rows, f"{side} JOIN", conditions)
         both = OuterJoin(self.queries, self.env, self.single, left, rows, conditions, join)
         self.pool = [*rest, both.result(side, after)]
+
+    def _on(
+        self, rows: Any, nodes: Iterable[exp.Expr], shared: Iterable[Shared], join: exp.Join
+    ) -> tuple[list[Condition], set[str]]:
+        """The conditions of a join with ``rows``, and the keys of the columns of the other side that they need."""
+        conditions = [self._condition(node, join) for node in nodes] + [self._equal(pair, join) for pair in shared]
+        return conditions, set[str]().union(*(condition.keys for condition in conditions)) - set(types(rows))
+
+    def _left(self, picked: list[Any], conditions: Iterable[Condition], needed: set[str]) -> tuple[Any, list[Any]]:
+        """Some collections of the pool as one, with what the conditions of a join need of them, and the others."""
+        rest = [rows for rows in self.pool if not any(rows is one for one in picked)]
+        self.pool = picked
+        nodes = [condition.node for condition in conditions if condition.equal is None]
+        return self.joined(final=False, keep=nodes, keys=needed).rows, rest
 
     def _before(self) -> list[Condition]:
         """The conditions of WHERE on tables so far, of which a LEFT JOIN drops no row and changes none: they are met
@@ -382,15 +389,8 @@ class _From(Pool):
         """Each row of the join item so far with the nearest of a table."""
         if join.side not in ("", "LEFT"):
             self.queries.source.refuse(join, f"an ASOF {join.side} JOIN", "write ASOF JOIN or ASOF LEFT JOIN")
-        conditions = [self._condition(node, join) for node in nodes]
-        conditions += [self._equal(pair, join) for pair in shared]
-        needed = set().union(*(condition.keys for condition in conditions)) - set(types(rows))
-        picked, before = self.item, self.pool
-        self.pool = picked
-        left = self.joined(
-            final=False, keys=needed, keep=[condition.node for condition in conditions if condition.equal is None]
-        ).rows
-        rest = [rows for rows in before if not any(rows is one for one in picked)]
+        conditions, needed = self._on(rows, nodes, shared, join)
+        left, rest = self._left(self.item, conditions, needed)
         self.pool = [*rest, asof_joined(self.queries, self.env, (left, rows), conditions, join)]
 
     def _after(self, join: exp.Join) -> list[exp.Expr]:

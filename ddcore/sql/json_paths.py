@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import polars as pl
 from sqlglot import exp
@@ -17,9 +16,9 @@ from sqlglot import exp
 from ddcore.sql import zeros
 from ddcore.sql.casts import cast
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.source import DIALECT
+from ddcore.sql.source import DIALECT, given
 from ddcore.sql.types import BOOL, DATE, INT, TEXT, TIMESTAMP
-from ddcore.sql.values import Named, Rule, Value, Values, shared
+from ddcore.sql.values import Named, Rule, Value, Values, function, shared
 
 _STEPS = exp.JSONExtract, exp.JSONBExtract
 _JSON = (exp.DType.JSON, exp.DType.JSONB)
@@ -84,10 +83,7 @@ _MOST_PATHS = 8
 
 def _is_json(text: pl.Expr) -> pl.Expr:
     """True for JSON, null for null; anything else fails."""
-    fails = (
-        pl.when(_is_readable(text).not_()).then(pl.lit("this text is no JSON")).otherwise(pl.lit("1")).cast(pl.Int64)
-    )
-    return pl.when(text.is_not_null()).then(fails == 1)
+    return pl.when(text.is_not_null()).then(zeros.failing_where(~_is_readable(text), "this text is no JSON") == 0)
 
 
 def _part_of_json(values: Values, node: exp.Expr) -> Value:
@@ -107,32 +103,22 @@ def _by_names(values: Values, node: exp.Anonymous) -> Value:
 _KINDS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "boolean", "n": "null"}
 
 
-def _type(values: Values, node: exp.Anonymous) -> Value:
+def _type(text: pl.Expr) -> pl.Expr:
     """The type of a whole text."""
-    text = values.require(values.of(node.expressions[0]), "string")
-
-    def kind(text: Value) -> pl.Expr:
-        first = text.expr.str.strip_chars_start(" \t\r\n").str.head(1)
-        return pl.when(_is_json(text.expr)).then(first.replace_strict(_KINDS, default="number", return_dtype=pl.String))
-
-    return Value(shared([text], kind), TEXT, node)
+    first = text.str.strip_chars_start(" \t\r\n").str.head(1)
+    return pl.when(_is_json(text)).then(first.replace_strict(_KINDS, default="number", return_dtype=pl.String))
 
 
 _STRINGS, _INNERMOST, _MOST_BRACKETS = r'"(?:[^"\\]|\\.)*"', r"\[[^\[\]{}]*\]|\{[^\[\]{}]*\}", 16
 
 
-def count_of_elements(values: Values, node: exp.Expr) -> Value:
+def count_of_elements(text: pl.Expr) -> pl.Expr:
     """How many elements an array has: the commas of its text, when strings and brackets inside are gone. The row fails
     for what is no array, and for brackets deeper than 16.
     """
-    text = values.require(values.of(node.expressions[0] if node.expressions else node.this), "string")
-
-    def count(text: Value) -> pl.Expr:
-        is_array, number, is_deep = _elements(text.expr)
-        wrong = zeros.failing_where(~is_array | is_deep, "is no array of JSON that can be counted")
-        return pl.when(_is_json(text.expr)).then(number + wrong)
-
-    return Value(shared([text], count), INT, node)
+    is_array, number, is_deep = _elements(text)
+    wrong = zeros.failing_where(~is_array | is_deep, "is no array of JSON that can be counted")
+    return pl.when(_is_json(text)).then(number + wrong)
 
 
 def count_or_null(text: pl.Expr) -> pl.Expr:
@@ -268,38 +254,40 @@ def compact_object(values: Values, node: exp.JSONObject) -> Value:
     if not all(isinstance(name, str) for name, _ in pairs):
         values.source.refuse(node, "keys of JSON that are no literals", "write 'key', value, 'key', value")
     parts = [pl.lit(f'"{_escaped(name)}":') + written(values, value, sorts=False) for name, value in pairs]
-    return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "{}"), TEXT, node)
+    return Value(_joined(parts, "{}", ","), TEXT, node)
 
 
-def compact_array(values: Values, node: exp.JSONArray) -> Value:
-    """``json_array(x, y)`` of DuckDB."""
-    parts = [written(values, value, sorts=False) for value in node.expressions]
-    return Value(_joined([pl.concat_str(parts, separator=",")] if parts else [], "[]"), TEXT, node)
+def array(between: str) -> Rule:
+    """The rule of an array of JSON, with this text between its elements."""
+
+    def rule(values: Values, node: exp.JSONArray | exp.Anonymous) -> Value:
+        sorts = node.name.lower().startswith("jsonb")
+        parts = [written(values, value, sorts=sorts) for value in node.expressions]
+        return Value(_joined(parts, "[]", between), TEXT, node)
+
+    return rule
 
 
 def whole(values: Values, node: exp.Expr) -> Value:
     """``to_json(x)``: null of null."""
-    inner = node.expressions[0] if isinstance(node, exp.Anonymous) else node.this
+    (inner,) = given(node)[:1]
     value = values.peek(inner)
     text = written(values, inner, sorts=node.name.lower() == "to_jsonb")
     return Value(pl.when(value.expr.is_not_null()).then(text), TEXT, node)
 
 
-def is_valid(values: Values, node: exp.Anonymous) -> Value:
+def is_valid(text: pl.Expr) -> pl.Expr:
     """``json_valid(text)``."""
-    text = values.require(values.of(node.expressions[0]), "string")
-    return Value(
-        shared([text], lambda text: pl.when(text.expr.is_not_null()).then(_is_readable(text.expr))), BOOL, node
-    )
+    return pl.when(text.is_not_null()).then(_is_readable(text))
 
 
 def _is_readable(text: pl.Expr) -> pl.Expr:
     return text.str.json_path_match(pl.lit("$")).is_not_null() | (text.str.strip_chars(" \t\r\n") == "null")
 
 
-def _joined(parts: Sequence[pl.Expr | str], brackets: str) -> pl.Expr:
-    exprs = [pl.lit(part) if isinstance(part, str) else part for part in (brackets[0], *parts, brackets[1])]
-    return pl.concat_str(exprs)
+def _joined(parts: Sequence[pl.Expr], brackets: str, between: str) -> pl.Expr:
+    body = [pl.concat_str(parts, separator=between)] if parts else []
+    return pl.concat_str([pl.lit(brackets[0]), *body, pl.lit(brackets[1])])
 
 
 def _object(values: Values, node: exp.Anonymous) -> Value:
@@ -308,22 +296,12 @@ def _object(values: Values, node: exp.Anonymous) -> Value:
     if len(node.expressions) % 2 or not all(isinstance(name, str) for name in names):
         values.source.refuse(node, "keys of JSON that are no literals", "write 'key', value, 'key', value")
     pairs = list(zip(map(str, names), node.expressions[1::2], strict=True))
-    between, behind, sorts = ", ", " : ", node.name.lower().startswith("jsonb")
+    behind, sorts = " : ", node.name.lower().startswith("jsonb")
     if sorts:
         pairs = sorted(dict(pairs).items(), key=lambda pair: (len(pair[0].encode()), pair[0].encode()))
         behind = ": "
-    parts: list[Any] = []
-    for name, value in pairs:
-        parts += [f'{between if parts else ""}"{_escaped(name)}"{behind}', written(values, value, sorts=sorts)]
-    return Value(_joined(parts, "{}"), TEXT, node)
-
-
-def _array(values: Values, node: exp.Anonymous) -> Value:
-    parts: list[Any] = []
-    sorts = node.name.lower().startswith("jsonb")
-    for value in node.expressions:
-        parts += [*([", "] if parts else []), written(values, value, sorts=sorts)]
-    return Value(_joined(parts, "[]"), TEXT, node)
+    parts = [pl.lit(f'"{_escaped(name)}"{behind}') + written(values, value, sorts=sorts) for name, value in pairs]
+    return Value(_joined(parts, "{}", ", "), TEXT, node)
 
 
 RULES: dict[type[exp.Expr], Rule] = {
@@ -339,12 +317,12 @@ NAMED: dict[str, Named] = {
     "to_jsonb": (1, whole),
     "array_to_json": (1, whole),
     "jsonb_extract_path_text": (-1, _by_names),
-    "json_array_length": (1, count_of_elements),
-    "jsonb_array_length": (1, count_of_elements),
-    "json_typeof": (1, _type),
-    "jsonb_typeof": (1, _type),
+    **dict.fromkeys(
+        ("json_array_length", "jsonb_array_length"), (1, function(count_of_elements, INT, "string", repeats=True))
+    ),
+    **dict.fromkeys(("json_typeof", "jsonb_typeof"), (1, function(_type, TEXT, "string", repeats=True))),
     "json_build_object": (-1, _object),
     "jsonb_build_object": (-1, _object),
-    "json_build_array": (-1, _array),
-    "jsonb_build_array": (-1, _array),
+    "json_build_array": (-1, array(", ")),
+    "jsonb_build_array": (-1, array(", ")),
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -27,14 +28,14 @@ Plan = Callable[[exp.Expr, "Env"], Relation]
 
 @dataclass(frozen=True)
 class Binding:
-    """A query under a name, with its columns and their types. ``plan``: how it is planned, if not as any query."""
+    """A query under a name, with its columns and their types, once they are known. ``plan``: how it is planned."""
 
     name: str
     node: exp.Expr
     query: exp.Expr
-    names: tuple[str, ...]
-    kinds: tuple[Type, ...]
-    plan: Plan | None = None
+    plan: Plan
+    names: tuple[str, ...] = ()
+    kinds: tuple[Type, ...] = ()
 
     def relation(self, rows: Any) -> Relation:
         """Rows under the binding's columns."""
@@ -63,8 +64,7 @@ def fixed_points(
         for binding in bindings:
             inside = inside.binding(binding.name, binding.relation(rows[binding.name]))
         for binding in bindings:
-            plan = binding.plan or queries.query
-            results[binding.name] = _declared_rows(queries, binding, plan(binding.query, inside))
+            results[binding.name] = _declared_rows(queries, binding, binding.plan(binding.query, inside))
             inside = inside.binding(binding.name, binding.relation(results[binding.name]))
         return results
 
@@ -84,15 +84,9 @@ def _declared_rows(queries: Queries, binding: Binding, relation: Relation) -> An
             binding.node, f"{binding.name} has {len(binding.names)} columns and its query {len(own)}",
             "select as many as are declared",
         )  # fmt: skip
-    target = Relation(_Typed(dict(zip(binding.names, binding.kinds, strict=True))), binding.relation(None).columns)
+    typed = SimpleNamespace(schema=dict(zip(binding.names, binding.kinds, strict=True)))  # columns, and no rows
+    target = binding.relation(typed)
     return relation.rows.select(**fitting(queries, relation, target, binding.node, ("as declared", "in the query")))
-
-
-@dataclass(frozen=True)
-class _Typed:
-    """What has columns and no rows."""
-
-    schema: Mapping[str, Type]
 
 
 def fitting(
@@ -134,17 +128,7 @@ Columns = tuple[tuple[str, Type | None], ...]
 """Names and types; None for what is a bare NULL so far."""
 
 
-@dataclass(frozen=True)
-class Unknown:
-    """A query under a name whose columns are to be inferred."""
-
-    name: str
-    node: exp.Expr
-    query: exp.Expr
-    plan: Plan
-
-
-def inferred(queries: Queries, unknown: Sequence[Unknown], env: Env) -> list[Binding]:
+def inferred(queries: Queries, unknown: Sequence[Binding], env: Env) -> list[Binding]:
     """The bindings with the columns that their queries have.
 
     A query first says its columns without the sides of UNION that name what is not known yet. Then the whole queries
@@ -169,12 +153,13 @@ def inferred(queries: Queries, unknown: Sequence[Unknown], env: Env) -> list[Bin
             break
         columns = wider
     return [
-        Binding(
-            view.name, view.node, view.query, tuple(name for name, _ in columns[view.name]),
-            tuple(kind or TEXT for _, kind in columns[view.name]), view.plan,
+        replace(
+            view,
+            names=tuple(name for name, _ in columns[view.name]),
+            kinds=tuple(kind or TEXT for _, kind in columns[view.name]),
         )
         for view in unknown
-    ]  # fmt: skip
+    ]
 
 
 def _columns(relation: Relation) -> Columns:
@@ -193,7 +178,7 @@ def _known(env: Env, columns: Mapping[str, Columns]) -> Env:
     return env
 
 
-def _wider(queries: Queries, view: Unknown, columns: Mapping[str, Columns], env: Env) -> Columns:
+def _wider(queries: Queries, view: Binding, columns: Mapping[str, Columns], env: Env) -> Columns:
     """The columns of a whole query, in types that hold what was known before."""
     before, now = columns[view.name], _columns(view.plan(view.query, _known(env, columns)))
     if len(before) != len(now):

@@ -217,13 +217,6 @@ def _whole(compute: Callable[[pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
-def _shifted_right(values: Values, node: exp.BitwiseRightShift) -> Value:
-    number, by = values.require(values.of(node.this), "int64"), values.of(node.expression).literal
-    if not isinstance(by, int) or not 0 <= by < 63:
-        values.source.refuse(node, ">> by what is no literal from 0 to 62")
-    return Value(number.expr // 2**by, INT, node)
-
-
 def _bucket(values: Values, node: exp.WidthBucket) -> Value:
     """Whole numbers and decimals in PostgreSQL exactly, all else in doubles. The row fails, or is null in Spark, where
     there are no buckets, or they have no width.
@@ -349,7 +342,6 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.BitwiseOr: function(lambda a, b: a | b, INT, "int64", "int64"),
     exp.BitwiseXor: function(lambda a, b: a ^ b, INT, "int64", "int64"),
     exp.BitwiseNot: function(lambda x: -1 - x, INT, "int64"),
-    exp.BitwiseRightShift: _shifted_right,
 }
 
 

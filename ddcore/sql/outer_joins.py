@@ -11,11 +11,10 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.base.source_line import planning
-from ddcore.sql import subqueries
-from ddcore.sql.join_conditions import Condition, range_of, sides_of, truth
-from ddcore.sql.names import Relation, types
+from ddcore.sql.join_conditions import Condition, met, range_of, sides_of
+from ddcore.sql.names import types
 from ddcore.sql.pairs import Pair, paired, placed
-from ddcore.sql.values import Values, null
+from ddcore.sql.values import null
 
 if TYPE_CHECKING:
     from ddcore.sql.env import Env, Queries
@@ -74,11 +73,7 @@ class OuterJoin:
 
     def _limited(self, rows: Any, conditions: Sequence[Condition]) -> Any:
         for condition in conditions:
-            if condition.asks:
-                own = tuple(column for column in condition.columns if column.key in types(rows))
-                rows = subqueries.filtered(self.queries, Relation(rows, own), condition.node, self.env)
-            else:
-                rows = rows.where(truth(Values(self.queries.source, condition.columns, types(rows)), condition))
+            rows = met(self.queries, self.env, rows, condition)
         return rows
 
     def _unmatched(

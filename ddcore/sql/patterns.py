@@ -46,12 +46,7 @@ def _pattern(values: Values, node: exp.Expr, pattern: exp.Expr, *, part: bool = 
     if found := re.search(r"\[:[a-z]+:\]", text):
         values.source.refuse(node, f"{found[0]} in a regular expression")
     whole = f"(?{'i' if 'i' in flags else ''}s){re.sub(_DIGIT, _digits, text)}"
-    try:
-        pl.select(pl.lit("").str.contains(whole))
-    except pl.exceptions.ComputeError:
-        raise values.source.error(
-            node, f"{text!r} is no regular expression", "see its parentheses and braces"
-        ) from None
+    regexes.check(values, node, whole, text)
     return whole
 
 
@@ -152,11 +147,8 @@ def _groups_of(values: Values, node: exp.Anonymous) -> Value:
 
 def _split(values: Values, node: exp.Anonymous) -> Value:
     """``regexp_split_to_array``."""
-    text = values.require(values.of(node.expressions[0]), "string").expr
-    pattern = _pattern(values, node, node.expressions[1], part=True)
-    if pl.select(pl.lit("").str.contains(f"^(?:{pattern})$")).item():
-        values.source.refuse(node, "splitting at a pattern that matches an empty text", "string_to_array(x, ',')")
-    return Value(text.str.split(pattern, literal=False), parse_type("list[string]"), node)
+    text, pattern = node.expressions
+    return regexes.split(values, node, text, _pattern(values, node, pattern, part=True), "string_to_array(x, ',')")
 
 
 RULES: dict[type[exp.Expr], Rule] = {

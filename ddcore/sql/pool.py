@@ -13,7 +13,7 @@ from ddcore.base.source_line import planning
 from ddcore.program.estimates import estimate_of
 from ddcore.sql import subqueries
 from ddcore.sql.between import Between, Comparison, Range, comparisons, ranges
-from ddcore.sql.join_conditions import Compared, Condition, part_of, range_of, sides_of, truth
+from ddcore.sql.join_conditions import Compared, Condition, met, part_of, range_of, sides_of
 from ddcore.sql.join_order import GAIN, Equality, ordered
 from ddcore.sql.names import Column, Mentions, Relation, types
 from ddcore.sql.pairs import Pair, paired
@@ -157,29 +157,25 @@ class Pool:
     def _met(self, rows: Any, *, keyless: bool = False, told: bool = False) -> Any:
         """The rows that meet every condition on their own columns, or if ``keyless`` on none."""
         while True:
-            schema = types(rows)
-            own = schema.keys()
+            own = types(rows).keys()
             ready = [
                 condition for condition in self.conditions if condition.keys <= own and (condition.keys or keyless)
             ]
             if not ready:
                 return rows
-            met = {id(condition) for condition in ready}
-            self.conditions = [condition for condition in self.conditions if id(condition) not in met]
+            done = {id(condition) for condition in ready}
+            self.conditions = [condition for condition in self.conditions if id(condition) not in done]
             if told:
                 self.told.filtered(rows, ready)
             plain = [condition for condition in ready if not condition.asks]
             for condition in plain:
                 with planning(self.queries.source.where(condition.node)):
-                    rows = rows.where(truth(Values(self.queries.source, condition.columns, schema), condition))
+                    rows = met(self.queries, self.env, rows, condition)
             rows, compared = self._within(rows, [condition for condition in ready if condition.asks])
             for condition_met in ready:
                 if not any(condition_met is one for one in (*plain, *compared)):
                     with planning(self.queries.source.where(condition_met.node)):
-                        relation = Relation(
-                            rows, tuple(c for c in condition_met.columns if c.key in schema), self.carried
-                        )
-                        rows = subqueries.filtered(self.queries, relation, condition_met.node, self.env)
+                        rows = met(self.queries, self.env, rows, condition_met)
 
     def _within(self, rows: Any, conditions: Iterable[Condition]) -> tuple[Any, list[Condition]]:
         """The rows that meet comparisons with subqueries that are the same for all rows, and the conditions that these

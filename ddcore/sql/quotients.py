@@ -24,12 +24,10 @@ def divided(values: Values, node: exp.Div, left: Value, right: Value) -> Value:
     kind = _bounded(digits - places + other_places + scale, scale)
 
     def quotient(a: Value, b: Value) -> pl.Expr:
-        divisor = _decimal(b.expr, other_places)
-        safe = pl.when(divisor != 0).then(divisor).cast(_wide(other_places))
-        return _quotient(_decimal(a.expr, places), places, safe, other_places, kind.scale)
+        found = _unless_zero(a.expr, places, b.expr, other_places, kind.scale)
+        return (found + _failing(b, other_places)).cast(kind.polars)
 
-    expr = shared([left, right], lambda a, b: (quotient(a, b) + _failing(b, other_places)).cast(kind.polars))
-    return Value(expr, kind, node)
+    return Value(shared([left, right], quotient), kind, node)
 
 
 def digits_around(node: exp.Expr) -> exp.DataType | None:
@@ -56,9 +54,7 @@ def cast(values: Values, node: exp.Cast, wanted: Type) -> Value | None:
     _require_digits(values, node, places, other, wanted.scale)
 
     def quotient(a: Value, b: Value) -> pl.Expr:
-        divisor = _decimal(b.expr, other)
-        safe = pl.when(divisor != 0).then(divisor).cast(_wide(other))
-        return _quotient(_decimal(a.expr, places), places, safe, other, wanted.scale).cast(wanted.polars)
+        return _unless_zero(a.expr, places, b.expr, other, wanted.scale).cast(wanted.polars)
 
     return Value(shared([left, right], quotient), wanted, node)
 
@@ -94,6 +90,13 @@ def _require_digits(values: Values, node: exp.Expr, places: int, other: int, sca
 def _zeros(places: int, other_places: int, scale: int) -> int:
     """How often both sides of a quotient are multiplied by ten."""
     return max(other_places + 1, places - scale)
+
+
+def _unless_zero(dividend: pl.Expr, places: int, divisor: pl.Expr, other_places: int, scale: int) -> pl.Expr:
+    """The quotient of two numbers, null where the divisor is 0."""
+    divisor = _decimal(divisor, other_places)
+    safe = pl.when(divisor != 0).then(divisor).cast(_wide(other_places))
+    return _quotient(_decimal(dividend, places), places, safe, other_places, scale)
 
 
 def _quotient(dividend: pl.Expr, places: int, divisor: pl.Expr, other_places: int, scale: int) -> pl.Expr:

@@ -213,7 +213,7 @@ def _mutual(queries: Queries, nodes: Sequence[exp.CTE], declared: Sequence[Decla
         kinds = tuple(declared_type(source, exp.DataType.build(text, dialect=source.dialect)) for text in columns.types)
         if len({name.casefold() for name in columns.names}) < len(columns.names):
             raise source.error(node, f"{node.alias}: two columns have one name", "give each column its own name")
-        bindings.append(Binding(node.alias, node, node.this, columns.names, kinds))
+        bindings.append(Binding(node.alias, node, node.this, queries.query, columns.names, kinds))
     loop = source.loops[nodes[0].args["alias"].this.meta["start"]]
     for name, relation in fixed_points(queries, bindings, env, loop).items():
         env = env.binding(name, relation)

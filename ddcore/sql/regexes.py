@@ -11,6 +11,7 @@ import re
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import parse_type
 from ddcore.sql import zeros
 from ddcore.sql.types import BOOL, TEXT
 from ddcore.sql.values import Rule, Value, Values, shared
@@ -88,15 +89,28 @@ def _translated(values: Values, node: exp.Expr, pattern: exp.Expr | None, kind: 
         else:
             result.append(_NO_END if part == "." and kind == JAVA else part)
     regex = "".join(result)
+    check(values, node, regex, text)
+    if ends and re.search(r"(?<!\\)\|", text):
+        _refuse(values, node, "$ behind an alternative")
+    return regex, ends
+
+
+def check(values: Values, node: exp.Expr, regex: str, text: str) -> None:
+    """Raises ProgramError where the engine cannot read a regular expression, which is written as ``text``."""
     try:
         pl.select(pl.lit("").str.contains(regex))
     except pl.exceptions.ComputeError:
         raise values.source.error(
             node, f"{text!r} is no regular expression", "see its parentheses and braces"
         ) from None
-    if ends and re.search(r"(?<!\\)\|", text):
-        _refuse(values, node, "$ behind an alternative")
-    return regex, ends
+
+
+def split(values: Values, node: exp.Expr, text: exp.Expr, regex: str, hint: str) -> Value:
+    """A text between the matches of a pattern. Raises ProgramError for one that matches an empty text."""
+    if pl.select(pl.lit("").str.contains(f"^(?:{regex})$")).item():
+        values.source.refuse(node, "splitting at a pattern that matches an empty text", hint)
+    whole = values.require(values.of(text), "string")
+    return Value(whole.expr.str.split(regex, literal=False), parse_type("list[string]"), node)
 
 
 def translated(values: Values, node: exp.Expr, pattern: exp.Expr, kind: str) -> tuple[str, int]:

@@ -128,11 +128,10 @@ _DAY_FIELDS: dict[str, dates.Compute] = {
 _FIELDS = dates.Fields(_DAY_FIELDS, {"HOUR": lambda on: on.hour(), "MINUTE": lambda on: on.minute()})
 
 
-def _clock_field(compute: dates.Compute) -> Rule:
-    def rule(values: Values, node: exp.Func) -> Value:
-        return Value(compute(_moment(values, node).expr.dt).cast(pl.Int64), INT, node)
-
-    return rule
+def _of_clock(values: Values, node: exp.Hour | exp.Minute | exp.Second) -> Value:
+    """Also of text."""
+    found: pl.Expr = getattr(_moment(values, node).expr.dt, node.key)()
+    return Value(found.cast(pl.Int64), INT, node)
 
 
 def _days_later(values: Values, node: exp.TsOrDsAdd) -> Value:
@@ -312,9 +311,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.DayOfYear: _FIELDS.field("DOY"),
     exp.DayOfWeek: _FIELDS.field("DOW"),
     exp.WeekOfYear: _FIELDS.field("WEEK"),
-    exp.Hour: _clock_field(lambda on: on.hour()),
-    exp.Minute: _clock_field(lambda on: on.minute()),
-    exp.Second: _clock_field(lambda on: on.second()),
+    **dict.fromkeys((exp.Hour, exp.Minute, exp.Second), _of_clock),
     exp.TsOrDsAdd: _days_later,
     exp.DateDiff: _days_between,
     exp.AddMonths: _months_later,

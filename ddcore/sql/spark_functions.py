@@ -10,6 +10,7 @@ from functools import reduce
 import polars as pl
 from sqlglot import exp
 
+from ddcore.base.schema import Type
 from ddcore.sql import (
     arrays,
     json_paths,
@@ -77,9 +78,14 @@ def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
     return Value(found, list_of(TEXT), node)
 
 
-def _of_matches(compute: Callable[[pl.Expr, str], pl.Expr], values: Values, node: exp.Func) -> pl.Expr:
-    text = values.require(values.of(node.this), "string").expr
-    return compute(text, regexes.translated(values, node, node.expression, JAVA)[0])
+def _of_matches(compute: Callable[[pl.Expr, str], pl.Expr], kind: Type) -> Rule:
+    """What is computed of the parts of a text that match."""
+
+    def rule(values: Values, node: exp.Func) -> Value:
+        text, (regex, _) = values.arguments(node, "string")[0], regexes.translated(values, node, node.expression, JAVA)
+        return Value(compute(text.expr, regex), kind, node)
+
+    return rule
 
 
 def _chosen(values: Values, node: exp.Elt) -> Value:
@@ -140,13 +146,10 @@ def _product_fits(a: pl.Expr, b: pl.Expr) -> pl.Expr:
 _MOST = 2**63 - 1
 
 
-def _shifted(values: Values, node: exp.Anonymous) -> Value:
+def _without_sign(number: pl.Expr, by: int) -> pl.Expr:
     """``shiftrightunsigned(n, 2)``: zeros come from the left."""
-    number, by = values.require(values.of(node.expressions[0]), "int64"), values.of(node.expressions[1]).literal
-    if not isinstance(by, int) or not 0 <= by < 63:
-        values.source.refuse(node, "shiftrightunsigned() by what is no literal from 0 to 62")
-    moved = number.expr // 2**by
-    return Value(moved & (2 ** (64 - by) - 1) if by else moved, INT, node)
+    moved: pl.Expr = number // 2**by
+    return moved & (2 ** (64 - by) - 1) if by else moved
 
 
 def _sign_kept(values: Values, node: exp.Anonymous) -> Value:
@@ -266,13 +269,9 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
     exp.Elt: _chosen,
     exp.RegexpExtractAll: _every_match,
-    exp.RegexpCount: lambda values, node: Value(
-        _of_matches(lambda x, regex: x.str.count_matches(regex).cast(pl.Int64), values, node), INT, node
-    ),
-    exp.RegexpInstr: lambda values, node: Value(_of_matches(patterns.position_of, values, node), INT, node),
-    exp.RegexpSubstr: lambda values, node: Value(
-        _of_matches(lambda x, regex: x.str.extract(regex, 0), values, node), TEXT, node
-    ),
+    exp.RegexpCount: _of_matches(lambda x, regex: x.str.count_matches(regex).cast(pl.Int64), INT),
+    exp.RegexpInstr: _of_matches(patterns.position_of, INT),
+    exp.RegexpSubstr: _of_matches(lambda x, regex: x.str.extract(regex, 0), TEXT),
     exp.BitwiseCount: function(whole_numbers.count_of_ones, INT, "int64"),
     exp.Rint: function(lambda x: x.round(0, mode="half_to_even"), FLOAT, "float64"),
     exp.Nanvl: function(lambda x, y: pl.when(x.is_nan()).then(y).otherwise(x), FLOAT, "float64", "float64"),
@@ -316,7 +315,7 @@ NAMED: dict[str, Named] = {
     "url_encode": (1, function(letters.url_encoded("A-Za-z0-9.*_-", "+"), TEXT, "string")),
     "url_decode": (1, function(letters.url_decoded(" "), TEXT, "string")),
     "bround": (-1, numbers.to_even),
-    "shiftrightunsigned": (2, _shifted),
+    "shiftrightunsigned": (2, whole_numbers.shift("shiftrightunsigned()", _without_sign)),
     "format_number": (2, _grouped),
     "array_union": (2, list_functions.as_sets(list_functions.union)),
     "arrays_overlap": (2, list_functions.of_sets(list_functions.overlaps, known=_decided)),

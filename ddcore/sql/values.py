@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timezone
@@ -484,34 +483,6 @@ def selected(rows: Any, exprs: Mapping[str, pl.Expr]) -> Any:
     """Columns of rows; the rows as they are where that changes nothing."""
     same = list(exprs) == list(types(rows)) and all(is_plain(expr) == name for name, expr in exprs.items())
     return rows if same else rows.select(**exprs)
-
-
-def like_pattern(pattern: str, escape: str) -> str:
-    """The regular expression of a pattern of LIKE."""
-    parts, number = [], 0
-    while number < len(pattern):
-        letter = pattern[number]
-        if escape and letter == escape and number + 1 < len(pattern):
-            number += 1
-            parts.append(re.escape(pattern[number]))
-        else:
-            parts.append({"%": ".*", "_": "."}.get(letter) or re.escape(letter))
-        number += 1
-    return f"(?s)^{''.join(parts)}$"
-
-
-def like_patterns(patterns: pl.Expr, escape: str) -> pl.Expr:
-    """The regular expressions of patterns of LIKE that are values of rows; null where an escape ends one."""
-    letter = pl.element()
-    one = pl.when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
-    token = "(?s)."
-    if escape:
-        token = f"(?s){re.escape(escape)}.|."
-        escaped = letter.str.starts_with(escape)
-        kept = pl.when(letter.str.len_chars() > 1).then(letter.str.slice(1).str.escape_regex())
-        one = pl.when(escaped).then(kept).when(letter == "%").then(pl.lit(".*")).when(letter == "_").then(pl.lit("."))
-    parts = patterns.str.extract_all(token).list.eval(one.otherwise(letter.str.escape_regex()))
-    return pl.lit("(?s)^") + parts.list.join("", ignore_nulls=False) + pl.lit("$")
 
 
 def column_value(values: Values, node: exp.Expr) -> Value:

@@ -16,7 +16,7 @@ from ddcore.base.source_line import planning
 from ddcore.expressions.formulas import written
 from ddcore.sql.clock import CLOCK, clock
 from ddcore.sql.env import Env
-from ddcore.sql.mutual import Unknown, fixed_points, inferred, named_of
+from ddcore.sql.mutual import Binding, fixed_points, inferred, named_of
 from ddcore.sql.names import Column, Relation, is_named, types
 from ddcore.sql.parsing import Table, View
 from ddcore.sql.queries import QueryPlanner
@@ -68,8 +68,8 @@ def _planned(queries: QueryPlanner, group: Sequence[View], *, is_loop: bool) -> 
         columns = tuple(replace(column, untyped=False) for column in relation.columns)
         return {view.name: replace(relation, columns=columns)}
 
-    def unknown(view: View) -> Unknown:
-        return Unknown(view.name, view.node, view.query, lambda query, env: _view(queries, view, query, env))
+    def unknown(view: View) -> Binding:
+        return Binding(view.name, view.node, view.query, lambda query, env: _view(queries, view, query, env))
 
     queries.source.start = group[0].start
     return fixed_points(queries, inferred(queries, [unknown(view) for view in group], Env()), Env())

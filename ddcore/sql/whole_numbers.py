@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
+from ddcore.sql.source import given
 from ddcore.sql.types import INT
 from ddcore.sql.values import Named, Rule, Value, Values, function
 
@@ -23,12 +25,19 @@ def factorial(number: pl.Expr) -> pl.Expr:
     return number.replace_strict(names, products, default=None, return_dtype=pl.Int64) + wrong
 
 
-def _shifted_left(values: Values, node: exp.BitwiseLeftShift) -> Value:
-    """A row fails where the result leaves int64, in which other engines lose bits."""
-    number, by = values.require(values.of(node.this), "int64"), values.of(node.expression).literal
-    if not isinstance(by, int) or not 0 <= by < 63:
-        values.source.refuse(node, "<< by what is no literal from 0 to 62", "multiply by power(2, n)")
-    return Value(number.expr * 2**by, INT, node)
+def shift(
+    name: str, shifted: Callable[[pl.Expr, int], pl.Expr], hint: str = "docs/sql.md lists what is supported"
+) -> Rule:
+    """The rule of a whole number whose bits are moved by so many places."""
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        first, second = given(node)
+        number, by = values.require(values.of(first), "int64"), values.of(second).literal
+        if not isinstance(by, int) or not 0 <= by < 63:
+            values.source.refuse(node, f"{name} by what is no literal from 0 to 62", hint)
+        return Value(shifted(number.expr, by), INT, node)
+
+    return rule
 
 
 def count_of_ones(number: pl.Expr) -> pl.Expr:
@@ -70,7 +79,9 @@ def _multiple(one: pl.Expr, other: pl.Expr) -> pl.Expr:
 RULES: dict[type[exp.Expr], Rule] = {
     exp.IntDiv: function(pl.Expr.truncdiv, INT, "int64", "int64"),
     exp.Factorial: function(factorial, INT, "int64", repeats=True),
-    exp.BitwiseLeftShift: _shifted_left,
+    # A row fails where the result leaves int64, in which other engines lose bits.
+    exp.BitwiseLeftShift: shift("<<", lambda number, by: number * 2**by, "multiply by power(2, n)"),
+    exp.BitwiseRightShift: shift(">>", lambda number, by: number // 2**by),
 }
 NAMED: dict[str, Named] = {
     "gcd": (2, function(_divisor, INT, "int64", "int64", repeats=True)),
