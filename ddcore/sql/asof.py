@@ -17,7 +17,7 @@ from ddcore.sql.join_conditions import Condition, keys_in, sides_of
 from ddcore.sql.names import types
 from ddcore.sql.pairs import Pair
 from ddcore.sql.source import shown
-from ddcore.sql.tokens import is_kind, word
+from ddcore.sql.tokens import changed, is_kind, word
 from ddcore.sql.values import Value, Values, aligned
 
 if TYPE_CHECKING:
@@ -33,15 +33,11 @@ def with_matches(tokens: Sequence[Token]) -> list[Token]:
         if word(found, number) == "LEFT" and word(found, number + 1) == "ASOF":
             found[number : number + 2] = [found[number + 1], token]
         elif word(found, number) == "MATCH_CONDITION" and is_kind(found, number + 1, TokenType.L_PAREN):
-            found[number] = _as(token, TokenType.ON, "ON")
+            found[number] = changed(token, TokenType.ON, "ON")
             behind = closing(found, number + 1) + 1
             if word(found, behind) == "ON":
-                found[behind] = _as(found[behind], TokenType.AND, "AND")
+                found[behind] = changed(found[behind], TokenType.AND, "AND")
     return found
-
-
-def _as(token: Token, kind: TokenType, text: str) -> Token:
-    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type
 from ddcore.sql import intervals
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.source import DIALECT
+from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.types import BOOL, INTERVAL
 from ddcore.sql.values import Value, Values, aligned, null, settled, shared
 
@@ -22,6 +22,7 @@ Compare = Callable[[pl.Expr, pl.Expr], pl.Expr]
 
 EQUAL_PARTS = "lists, structs and maps are equal, by = and <>, where all their parts are"
 _ROWS = "write as many values on both sides: (x, y) > (1, 2)"
+COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 _STRICT: dict[Compare, Compare] = {pl.Expr.le: pl.Expr.lt, pl.Expr.ge: pl.Expr.gt}
 
 
@@ -95,3 +96,20 @@ def _part(values: Values, compare: Compare, left: Value, right: Value, node: exp
         return met.fill_null(nothing & other_nothing)
     null_is_greater = (compare is pl.Expr.gt) == (values.source.dialect not in SPARKS)
     return met.fill_null(nothing & ~other_nothing if null_is_greater else ~nothing & other_nothing)
+
+
+def with_parts(source: Source, node: exp.Expr) -> None:
+    """Replace the subquery in ``(x, y) > (SELECT a, b ...)`` by a row of one for each of its columns. Raises
+    ProgramError for a LIMIT: which of several equal rows it takes is open, for each column anew.
+    """
+    query = node.expression.unnest() if isinstance(node.expression, exp.Subquery) else None
+    if not isinstance(node.this, exp.Tuple) or not isinstance(query, exp.Select):
+        return
+    if len(query.expressions) != len(node.this.expressions) or query.args.get("distinct") or query.args.get("limit"):
+        source.refuse(node, "comparing a row with this subquery", "a SELECT of as many columns, without LIMIT, is")
+    ones = []
+    for column in query.expressions:
+        one = query.copy()
+        one.set("expressions", [column.copy()])
+        ones.append(exp.Subquery(this=one))
+    node.set("expression", exp.Tuple(expressions=ones))

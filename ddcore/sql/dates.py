@@ -17,8 +17,8 @@ from ddcore.base.schema import Type
 from ddcore.data.forms import intervals_of
 from ddcore.sql import zeros
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.interval_texts import NOTHING
 from ddcore.sql.source import shown
+from ddcore.sql.tokens import NOTHING
 from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TIMESTAMP
 from ddcore.sql.values import (
     Interval,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from ddcore.sql.names import (
 from ddcore.sql.outer_joins import OuterJoin
 from ddcore.sql.pairs import conjuncts, paired
 from ddcore.sql.pivots import query_of_pivot
-from ddcore.sql.pool import Pool
+from ddcore.sql.pool import Pool, unused_key
 from ddcore.sql.values import Value, aligned, selected
 
 if TYPE_CHECKING:
@@ -151,12 +151,12 @@ class _From(Pool):
         taken = {*self.taken, *self.schema, *(column.key for column in self.columns)}
         placed = []
         for kept_column in kept:
-            placed.append(replace(kept_column, key=_unused(kept_column.name or kept_column.key, name, taken)))
+            placed.append(replace(kept_column, key=unused_key(kept_column.name or kept_column.key, name, taken)))
             taken.add(placed[-1].key)
         exprs = {new.key: pl.col(old.key) for old, new in zip(kept, placed, strict=True)}
         exprs |= {key: pl.col(key) for key in relation.carried}
         if not exprs:
-            exprs = {_unused("row", name, taken): pl.lit(1, dtype=pl.Int64)}
+            exprs = {unused_key("row", name, taken): pl.lit(1, dtype=pl.Int64)}
         rows = selected(relation.rows, exprs)
         if relation.single:
             self.single.update(types(rows))
@@ -256,7 +256,7 @@ class _From(Pool):
             return first.key
         values = [Value(pl.col(column.key), kinds[column.key], self.select) for column in (first, second)]
         (one, other), _ = aligned(self.queries.source, values, f"USING ({left.name})")
-        key = _unused(f"using {left.name}", "", {*kinds, *self.taken})
+        key = unused_key(f"using {left.name}", "", {*kinds, *self.taken})
         expr = pl.when(one.is_not_null()).then(one).otherwise(other) if side == "FULL" else one
         position = next(number for number, rows in enumerate(self.pool) if first.key in types(rows))
         self.pool[position] = self.pool[position].with_columns(**{key: expr})
@@ -308,7 +308,7 @@ class _From(Pool):
             self.fused = bool(self.earlier)
         taken = {*self.taken, *self.schema, *before.types, *(column.key for column in self.columns)}
         rows, keys = with_elements(
-            self.queries, before, table, lambda name: _unused(name, table.alias, taken), keep_empty=bool(side)
+            self.queries, before, table, lambda name: unused_key(name, table.alias, taken), keep_empty=bool(side)
         )
         if is_lateral:
             self.pool = [rows]
@@ -398,15 +398,6 @@ class _From(Pool):
         where, others = self.select.args.get("where"), [item for item in tables_of(self.select) if item[1] is not join]
         parts = [part for table, item in others for part in (table, item.args.get("on") if item is not None else None)]
         return [item for item in (*self.later, where, join.this, *parts) if item is not None]
-
-
-def _unused(name: str, table: str, taken: Container[str]) -> str:
-    """A key for a column: its name, else with its table's, else with a number."""
-    key, number = name, 1
-    while key in taken or key in ("count", "diff"):
-        key = f"{table}.{name}" if number == 1 else f"{table}.{name} {number}"
-        number += 1
-    return key
 
 
 def _every(tables: Iterable[tuple[exp.Expr, exp.Join | None]]) -> Iterator[tuple[exp.Expr, exp.Join | None]]:

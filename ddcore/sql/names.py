@@ -303,7 +303,7 @@ def own(query: exp.Expr, known: Known) -> list[str]:
     tables = _tables(query, known)
     for expression in query.expressions:
         if isinstance(expression, exp.Star):
-            names += _without(expression, _starred(query, known))
+            names += _without(expression, _joined_names(tables_of(query), known))
         elif isinstance(expression, exp.Column) and isinstance(expression.this, exp.Star):
             starred = [
                 name for table, columns in tables if is_named(expression.args["table"], table) for name in columns
@@ -322,11 +322,6 @@ def excepted(star: exp.Expr) -> list[exp.Identifier]:
 def _without(star: exp.Expr, names: Iterable[str]) -> list[str]:
     gone = excepted(star)
     return [name for name in names if not any(is_named(name_gone, name) for name_gone in gone)]
-
-
-def _starred(query: exp.Expr, known: Known) -> list[str]:
-    """The names that ``*`` stands for."""
-    return _joined_names(tables_of(query), known)
 
 
 def _joined_names(tables: Iterable[tuple[exp.Expr, exp.Join | None]], known: Known) -> list[str]:
@@ -447,8 +442,3 @@ def _with_bindings(query: exp.Expr, known: Known) -> Known:
         columns = [column.name for column in binding.args["alias"].args.get("columns") or []]
         known = {**known, binding.alias: columns or own(binding.this, known)}
     return known
-
-
-def named(columns: Sequence[exp.Expr]) -> list[str]:
-    """What the columns of a SELECT are called; nothing for a value without a name."""
-    return [result_name(column) for column in columns]

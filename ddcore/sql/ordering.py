@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ddcore.base.source_line import planning
 from ddcore.expressions.canonical import canonical
-from ddcore.sql.names import Column, Relation, candidates, is_named, named, resolve, types
+from ddcore.sql.names import Column, Relation, candidates, is_named, resolve, result_name, types
 from ddcore.sql.source import Source, shown
 from ddcore.sql.values import Value, Values, column_value, selected
 
@@ -30,11 +30,15 @@ def projected(
     values = Values(queries.source, relation.columns, relation.types, replace)
     exprs: dict[str, pl.Expr] = {key: pl.col(key) for key in relation.carried}
     results: list[Column] = []
-    for number, (output, text) in enumerate(zip(columns, named(columns), strict=True), 1):
+    for number, output in enumerate(columns, 1):
         with planning(queries.source.where(output)):
             value = column_value(values, output)
         # A column is called as its table spells it.
-        name = resolve(queries.source, relation.columns, output).name if isinstance(output, exp.Column) else text
+        name = (
+            resolve(queries.source, relation.columns, output).name
+            if isinstance(output, exp.Column)
+            else result_name(output)
+        )
         key = name or f"column {number}"
         while key in exprs:
             key += "+"

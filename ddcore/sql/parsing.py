@@ -19,17 +19,16 @@ from ddcore.sql.bindings import without_recursion
 from ddcore.sql.brackets import check_brackets
 from ddcore.sql.clock import TIMES, with_instants
 from ddcore.sql.commas import check_commas
+from ddcore.sql.comparisons import COMPARISONS, with_parts
 from ddcore.sql.dialect_aggregates import of_fractions
 from ddcore.sql.heads import Head, head_of
-from ddcore.sql.interval_texts import with_whole_intervals
 from ddcore.sql.join_forms import GENERATORS, with_elements_joined
 from ddcore.sql.mistakes import check_ends, check_joins, mistake
 from ddcore.sql.pivot_statements import with_pivots
 from ddcore.sql.quotes import unclosed
-from ddcore.sql.row_subqueries import COMPARISONS, with_parts
 from ddcore.sql.source import DIALECT, Source
 from ddcore.sql.time_windows import readable, with_tables
-from ddcore.sql.tokens import statements
+from ddcore.sql.tokens import statements, with_whole_intervals
 
 _PROMISES = exp.PrimaryKey, exp.ForeignKey, exp.UniqueColumnConstraint, exp.CheckColumnConstraint, exp.Constraint
 _SILENT = exp.CommentColumnConstraint

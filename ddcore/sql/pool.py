@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -224,3 +224,12 @@ class Pool:
             if sides is not None:
                 found.append((condition, sides))
         return found
+
+
+def unused_key(name: str, table: str, taken: Container[str]) -> str:
+    """A key for a column: its name, else with its table's, else with a number."""
+    key, number = name, 1
+    while key in taken or key in ("count", "diff"):
+        key = f"{table}.{name}" if number == 1 else f"{table}.{name} {number}"
+        number += 1
+    return key

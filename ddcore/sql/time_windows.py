@@ -15,6 +15,7 @@ from ddcore.sql.dates import interval
 from ddcore.sql.dialects import SPARKS
 from ddcore.sql.names import WINDOW_ENDS, Column, Relation, resolve
 from ddcore.sql.source import shown
+from ddcore.sql.tokens import changed
 from ddcore.sql.types import DATE, INT, TIMESTAMP
 from ddcore.sql.values import Interval, Value, Values
 
@@ -47,7 +48,7 @@ def readable(tokens: list[Token]) -> list[Token]:
     for number, token in enumerate(tokens[:-1]):
         word, behind = token.text.upper(), tokens[number + 1].token_type
         if word in ("SESSION", "WINDOW") and behind in (TokenType.L_PAREN, TokenType.DOT):
-            result[number] = _as(token, TokenType.VAR)
+            result[number] = changed(token, TokenType.VAR)
         if word not in ("TUMBLE", "HOP", "SESSION") or behind != TokenType.L_PAREN or number < last:
             continue
         last = closing(tokens, number + 1)
@@ -56,18 +57,14 @@ def readable(tokens: list[Token]) -> list[Token]:
         ]
         if [tokens[position].text.upper() for position in names] == _ARGUMENTS.get(word):
             for position in (*names, *(position + 1 for position in names)):
-                result[position] = _as(tokens[position], TokenType.SPACE)
+                result[position] = changed(tokens[position], TokenType.SPACE)
         for position in range(number + 2, last):
             inner = tokens[position].text.upper()
             if inner == "TABLE" and result[position - 1].token_type in (TokenType.L_PAREN, TokenType.SPACE):
-                result[position] = _as(tokens[position], TokenType.SPACE)
+                result[position] = changed(tokens[position], TokenType.SPACE)
             elif inner == "PARTITION BY":
-                result[position] = _as(tokens[position], TokenType.COMMA)
+                result[position] = changed(tokens[position], TokenType.COMMA)
     return [token for token in result if token.token_type != TokenType.SPACE]
-
-
-def _as(token: Token, kind: TokenType) -> Token:
-    return Token(kind, token.text, token.line, token.col, token.start, token.end, token.comments)
 
 
 def with_tables(tree: exp.Create) -> exp.Create:
@@ -182,17 +179,17 @@ def grouped(queries: Queries, node: exp.Select, relation: Relation) -> tuple[exp
     call = _Call(found[0], _kind(found[0]))
     with planning(queries.source.where(call.node)):
         relation = _with_ends(queries, call, [key for key in keys if key is not call.node], relation)
-    changed = node.copy()
-    changed.parent = node.parent
+    whole = node.copy()
+    whole.parent = node.parent
     if keys:
         items = [
             new
-            for expression in changed.args["group"].expressions
+            for expression in whole.args["group"].expressions
             for new in ([call.end("start"), call.end("end")] if expression == call.node else [expression])
         ]
-        changed.args["group"].set("expressions", items)
-    changed.transform(call.standing, copy=False)
-    return changed, relation
+        whole.args["group"].set("expressions", items)
+    whole.transform(call.standing, copy=False)
+    return whole, relation
 
 
 def _of_rows(queries: Queries, node: exp.Select) -> list[Any]:

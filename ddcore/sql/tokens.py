@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from sqlglot import Token, TokenType
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 
@@ -21,6 +21,8 @@ INSIDE = {"JOIN", "INNER", "CROSS", "NATURAL", "ON", "USING", "AND", "OR", "AS"}
 """What stands inside of clauses, and begins nothing that could be a name or a value."""
 _CLOSE = 0.75
 """How near a word is to the keyword that it may mean: FORM for FROM. Less would take names of columns for keywords."""
+NOTHING = "0 days "
+"""With a second unit in the text of an interval sqlglot leaves it as it is."""
 _NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
 
 
@@ -69,6 +71,25 @@ def word(tokens: Sequence[Token], number: int) -> str:
     if not 0 <= number < len(tokens) or tokens[number].token_type in _NO_WORDS:
         return ""
     return " ".join(tokens[number].text.upper().split())
+
+
+def changed(token: Token, kind: TokenType, text: str | None = None) -> Token:
+    """A token of another kind, or with another text, in the place of one."""
+    text = token.text if text is None else text
+    return Token(kind, text, token.line, token.col, token.start, token.end, token.comments)
+
+
+def with_whole_intervals(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with the texts of intervals such that sqlglot reads all of them: of ``'1 day 02:30:00'`` it keeps
+    ``1 day``.
+    """
+    result = list(tokens)
+    for number, token in enumerate(result[1:], 1):
+        if token.token_type == TokenType.STRING and result[number - 1].token_type == TokenType.INTERVAL:
+            parts = exp.INTERVAL_STRING_RE.findall(token.text)
+            if len(parts) == 1 and exp.INTERVAL_STRING_RE.sub("", token.text, count=1).strip():
+                result[number] = changed(token, TokenType.STRING, f"{NOTHING}{token.text}")
+    return result
 
 
 def written(source: Source, token: Token) -> str:

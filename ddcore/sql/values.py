@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timezone
-from decimal import ROUND_HALF_UP, Context, Decimal
+from datetime import date, datetime
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -15,16 +15,16 @@ from sqlglot import exp
 
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import MOST_DIGITS, WORD_DIGITS, Schema, Type, parse_type, widest
-from ddcore.data.forms import canonical_uuids, intervals_of, marked
+from ddcore.data.forms import marked
 from ddcore.expressions import polars_json
 from ddcore.expressions.projections import Projection
+from ddcore.sql import literals
 from ddcore.sql.names import Column, resolve, types
 from ddcore.sql.rules import BY_DIALECT, READ, nearest
 from ddcore.sql.source import Source, called, shown
 from ddcore.sql.types import BOOL, DATE, FLOAT, INT, INTERVAL, TEXT, TIMESTAMP
 
 _NUMBERS = ("int64", "decimal", "float64")
-_UTC = timezone.utc  # noqa: UP017  (Polars compares with this one)
 
 
 @dataclass(frozen=True)
@@ -170,71 +170,22 @@ def _literal(source: Source, value: Value, wanted: Type) -> Value:
     """A literal as another type: text is read, numbers are widened."""
     literal = value.literal
     try:
-        if isinstance(literal, str) and wanted.name in _FORMS:
-            return Value(pl.lit(_FORMS[wanted.name](literal.strip()), dtype=wanted.polars), wanted, value.node, literal)
         if isinstance(literal, str) and wanted != TEXT:
-            return constant(_read(literal.strip(), wanted), value.node)
+            read = literals.read(literal.strip(), wanted)
+            if wanted.name not in ("uuid", "interval", "time"):
+                return constant(read, value.node)
+            return Value(pl.lit(read, dtype=wanted.polars), wanted, value.node, literal)
         if wanted == FLOAT:
             return constant(float(literal), value.node)
         if wanted.name == "decimal":
-            number = _to_scale(Decimal(literal), wanted.scale)
+            number = literals.to_scale(Decimal(literal), wanted.scale)
             return Value(pl.lit(number, dtype=wanted.polars), wanted, value.node, number)
         if wanted == TIMESTAMP and type(literal) is date:
-            return constant(datetime(literal.year, literal.month, literal.day, tzinfo=_UTC), value.node)
+            return constant(datetime(literal.year, literal.month, literal.day, tzinfo=literals.UTC), value.node)
     except (ValueError, ArithmeticError):
         raise source.error(value.node, f"{literal!r} is no {wanted}", f"write a literal of the type {wanted}") from None
     return replace(value, expr=value.expr.cast(wanted.polars), type=wanted, literal=None)
 
-
-def _date(text: str) -> date:
-    """A date as ISO has it, also without the zeros before a month and a day."""
-    parts = text.split("-")
-    return date(*map(int, parts)) if len(parts) == 3 and len(parts[0]) == 4 else date.fromisoformat(text)
-
-
-_READERS: dict[Type, Callable[[str], Any]] = {DATE: _date, INT: int, FLOAT: float}
-
-
-def _read(text: str, wanted: Type) -> Any:
-    if wanted in _READERS:
-        return _READERS[wanted](text)
-    if wanted == TIMESTAMP:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(_UTC) if moment.tzinfo else moment.replace(tzinfo=_UTC)
-    truths = dict.fromkeys(("true", "t", "yes", "on", "1"), True) | dict.fromkeys(
-        ("false", "f", "no", "off", "0"), False
-    )
-    if wanted == BOOL and text.lower() in truths:
-        return truths[text.lower()]
-    if wanted.name == "decimal":
-        return _to_scale(Decimal(text), wanted.scale)
-    raise ValueError(text)
-
-
-def _uuid(text: str) -> str:
-    return str(_known(canonical_uuids(pl.Series([text]))))
-
-
-def _interval(text: str) -> Any:
-    return _known(intervals_of(pl.Series([text])))
-
-
-def _known(values: pl.Series) -> Any:
-    """The one value. Raises ValueError where it is null."""
-    if values[0] is None:
-        raise ValueError(values.name)
-    return values[0]
-
-
-_FORMS: dict[str, Callable[[str], Any]] = {"uuid": _uuid, "interval": _interval, "time": time.fromisoformat}
-
-
-def _to_scale(number: Decimal, scale: int) -> Decimal:
-    """A number with so many digits after the point. Raises an ArithmeticError where it then has too many."""
-    return number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
-
-
-_EXACT = Context(prec=MOST_DIGITS)  # Python's own has 28 digits
 
 Rule = Callable[["Values", Any], Value]
 """Makes the value of a node."""
