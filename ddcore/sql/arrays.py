@@ -70,7 +70,7 @@ def _length(values: Values, node: exp.ArraySize) -> Value:
     """Null for an empty list, as in PostgreSQL."""
     some, _ = list_and_element(values, node.this)
     if node.expression is not None and values.of(node.expression).literal != 1:
-        values.source.refuse(node, "the length of a list in another dimension than 1")
+        values.source.refuse(node, "the length or a bound of a list in another dimension than 1")
     length = some.expr.list.len().cast(pl.Int64)
     return Value(pl.when(length > 0).then(length), INT, node)
 

@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from ddcore.base.schema import Type
 from ddcore.data.forms import intervals_of
-from ddcore.sql import zeros
+from ddcore.sql import macros, zeros
 from ddcore.sql.dialects import SPARKS
-from ddcore.sql.source import shown
+from ddcore.sql.source import given, shown
 from ddcore.sql.tokens import NOTHING
 from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TIMESTAMP
 from ddcore.sql.values import (
@@ -152,10 +152,10 @@ class Fields:
         """The rule of ``extract(year FROM ts)``."""
         return self.of(values, node, node.this.name, values.require(values.of(node.expression), "date", "timestamp"))
 
-    def field(self, unit: str, types: str = "timestamp|date") -> Rule:
-        """The rule of a function that gives a whole number, such as ``year(ts)``."""
-        compute = {**self.days, **self.clocks}[unit]
-        return function(lambda moment: compute(moment.dt).cast(pl.Int64), INT, types)
+    def rule(self, unit: str, *types: str) -> Rule:
+        """The rule of a function that gives a field, such as ``year(ts)``."""
+        types = types or ("timestamp", "date")
+        return lambda values, node: self.of(values, node, unit, values.require(values.of(given(node)[0]), *types))
 
 
 def date_part(values: Values, node: exp.Anonymous) -> Value:
@@ -323,7 +323,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Interval: interval,
     exp.Extract: OF_MOMENTS.extract,
     **{
-        kind: OF_MOMENTS.field(kind.__name__.upper(), "date|timestamp")
+        kind: OF_MOMENTS.rule(kind.__name__.upper(), "date", "timestamp")
         for kind in (exp.Year, exp.Month, exp.Day, exp.Quarter)
     },
     exp.TimestampTrunc: _truncated,
@@ -343,13 +343,8 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 
 
-def _with_zone(values: Values, node: exp.Anonymous) -> Value:
-    """``make_timestamptz``, of a time in UTC."""
-    return values.of(exp.TimestampFromParts(**dict(zip(_PARTS, node.expressions, strict=True))))
-
-
 NAMED: dict[str, Named] = {
-    "make_timestamptz": (6, _with_zone),
+    "make_timestamptz": (6, macros.node_of(exp.TimestampFromParts, *_PARTS)),  # of a time in UTC
     # There are no infinite dates and timestamps here.
     "isfinite": (1, function(lambda x: pl.when(x.is_not_null()).then(pl.lit(True)), BOOL, "date|timestamp")),
     "make_date": (3, function(pl.date, DATE, "int64", "int64", "int64")),

@@ -114,13 +114,6 @@ def _extracted(values: Values, node: exp.Extract) -> Value:
     return Value(found.expr.cast(pl.Int64), INT, node)
 
 
-def _unit(unit: str) -> Rule:
-    def rule(values: Values, node: exp.Func) -> Value:
-        return _FIELDS.of(values, node, unit, values.require(values.of(node.this), "timestamp", "date"))
-
-    return rule
-
-
 def _between(values: Values, node: exp.DateDiff) -> Value:
     """How many borders of units lie between two moments."""
     unit = node.args["unit"].name.upper() if node.args.get("unit") else "DAY"
@@ -165,15 +158,15 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Split: _split,
     exp.JSONExtractScalar: json_paths.scalar(fails=True),
     exp.Extract: _extracted,
-    **{kind: _unit(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
-    exp.Hour: _unit("HOUR"),
-    exp.Minute: _unit("MINUTE"),
-    exp.Second: _unit("SECOND"),
-    exp.DayOfMonth: _unit("DAY"),
-    exp.DayOfWeek: _unit("DOW"),
-    exp.DayOfWeekIso: _unit("ISODOW"),
-    exp.DayOfYear: _unit("DOY"),
-    exp.WeekOfYear: _unit("WEEK"),
+    **{kind: _FIELDS.rule(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.Hour: _FIELDS.rule("HOUR"),
+    exp.Minute: _FIELDS.rule("MINUTE"),
+    exp.Second: _FIELDS.rule("SECOND"),
+    exp.DayOfMonth: _FIELDS.rule("DAY"),
+    exp.DayOfWeek: _FIELDS.rule("DOW"),
+    exp.DayOfWeekIso: _FIELDS.rule("ISODOW"),
+    exp.DayOfYear: _FIELDS.rule("DOY"),
+    exp.WeekOfYear: _FIELDS.rule("WEEK"),
     exp.DateDiff: _between,
     exp.TimeToUnix: function(lambda x: x.dt.epoch("us").cast(pl.Float64) / 1e6, FLOAT, "moment"),
     exp.TimeToStr: dates.by_pattern(lambda x, form: x.dt.strftime(form), TEXT, "timestamp", "date"),

@@ -14,6 +14,7 @@ from ddcore.sql import (
     lambdas,
     letters,
     list_functions,
+    macros,
     maps,
     regexes,
     structs,
@@ -35,7 +36,6 @@ from ddcore.sql.values import (
     function,
     literal_interval,
     null,
-    other_name,
     same,
     shared,
 )
@@ -209,12 +209,6 @@ def _aggregated(values: Values, node: exp.Anonymous) -> Value:
     return values.of(exp.func(f"list_{name}", node.expressions[0], dialect="duckdb"))
 
 
-def _printed(values: Values, node: exp.Anonymous) -> Value:
-    """``printf('%s is %d', a, n)``: null where a value is."""
-    whole = texts.printed(values, node, node.expressions[0], node.expressions[1:], null=None)
-    return Value(whole, TEXT, node)
-
-
 def _to_even(values: Values, node: exp.Anonymous) -> Value:
     """``round_even(x, 1)``, which computes in doubles."""
     digits = values.of(node.expressions[1]).literal if len(node.expressions) == 2 else None
@@ -273,7 +267,7 @@ _NAMES = {
 }  # fmt: skip
 """Functions that have another name, too."""
 NAMED: dict[str, Named] = {
-    **{name: (-1, other_name(usual)) for name, usual in _NAMES.items()},
+    **{name: (-1, macros.other_name(usual)) for name, usual in _NAMES.items()},
     **whole_numbers.NAMED,
     "greatest_common_divisor": whole_numbers.NAMED["gcd"],
     "least_common_multiple": whole_numbers.NAMED["lcm"],
@@ -294,7 +288,7 @@ NAMED: dict[str, Named] = {
     "epoch_us": (1, function(lambda x: x.dt.epoch("us"), INT, "moment")),
     "epoch_ns": (1, function(lambda x: x.dt.epoch("us") * 1_000, INT, "moment")),
     **{f"to_{unit}": (1, _of_units(*length)) for unit, length in _UNITS.items()},
-    "printf": (-1, _printed),
+    "printf": (-1, texts.printed(null=None)),
     "json_array_length": json_paths.NAMED["json_array_length"],
     "map_entries": maps.NAMED["map_entries"],
     "map_contains": (2, lambda values, node: maps.contains(values, node, *node.expressions)),
@@ -303,7 +297,7 @@ NAMED: dict[str, Named] = {
     "bit_count": (1, function(whole_numbers.count_of_ones, INT, "int64")),
     "isfinite": (1, function(lambda x: x.is_finite(), BOOL, "float64")),
     "list_cat": (-1, _concatenated),
-    "list_reverse": (1, other_name("array_reverse")),
+    "list_reverse": (1, macros.other_name("array_reverse")),
     "list_position": (2, list_functions.RULES[exp.ArrayPosition]),
     "list_indexof": (2, list_functions.RULES[exp.ArrayPosition]),
     "list_sum": (1, _sum),
@@ -321,7 +315,7 @@ NAMED: dict[str, Named] = {
     "regexp_split_to_array": (2, _split),
     "even": (1, function(lambda x: (x.abs() / 2.0).ceil() * 2.0 * x.sign(), FLOAT, "float64")),
     "map_extract_value": (2, lambda values, node: maps.element(values, *node.expressions)),
-    **{unit: (1, dates.OF_MOMENTS.field(unit.upper())) for unit in ("millennium", "century", "decade", "isoyear")},
-    "weekday": (1, dates.OF_MOMENTS.field("DOW")),
+    **{unit: (1, dates.OF_MOMENTS.rule(unit.upper())) for unit in ("millennium", "century", "decade", "isoyear")},
+    "weekday": (1, dates.OF_MOMENTS.rule("DOW")),
     "array_length": (1, arrays.COUNT),
 }

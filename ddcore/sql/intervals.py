@@ -19,7 +19,6 @@ from ddcore.sql.values import (
     Value,
     Values,
     as_type,
-    constant,
     function,
     interval_of_parts,
     settled,
@@ -152,11 +151,6 @@ def _nearest(number: pl.Expr) -> pl.Expr:
 
 def _to_microsecond(number: pl.Expr) -> pl.Expr:
     return _nearest(number * 1e6) / 1e6
-
-
-def negative(values: Values, node: exp.Expr, length: Value) -> Value:
-    """An interval the other way."""
-    return times(values, node, length, constant(-1, node))
 
 
 def _whole(number: pl.Expr, by: int) -> pl.Expr:

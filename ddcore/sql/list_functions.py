@@ -263,19 +263,6 @@ def as_sets(combine: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Rule:
     return rule
 
 
-def ends(*, last: bool) -> Rule:
-    """The rule of the first or the last number of a list that has elements, in its first dimension."""
-
-    def rule(values: Values, node: exp.Anonymous) -> Value:
-        some, _ = list_and_element(values, node.expressions[0])
-        if values.of(node.expressions[1]).literal != 1:
-            values.source.refuse(node, "the bounds of a list in another dimension than 1")
-        length = some.expr.list.len().cast(pl.Int64)
-        return Value(pl.when(length > 0).then(length if last else 1), INT, node)
-
-    return rule
-
-
 def element_or_slice(element: Rule) -> Rule:
     """The rule of brackets behind a list: ``element`` is that of one number in them. sqlglot leaves the numbers of a
     slice, ``list[2:3]``, as they are.
@@ -331,8 +318,4 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Bracket: element_or_slice(arrays.RULES[exp.Bracket]),
     exp.DPipe: concatenation(texts.RULES[exp.DPipe]),
 }
-NAMED: dict[str, Named] = {
-    "array_upper": (2, ends(last=True)),
-    "array_lower": (2, ends(last=False)),
-    "array_replace": (3, _replaced),
-}
+NAMED: dict[str, Named] = {"array_replace": (3, _replaced)}

@@ -17,6 +17,8 @@ from ddcore.sql.values import Named, Rule, Value, Values, column_value, shared
 POSTGRES = {
     "array_dims": "CASE WHEN cardinality(_1) > 0 THEN '[1:' || cardinality(_1) || ']' END",
     "array_ndims": "CASE WHEN cardinality(_1) > 0 THEN 1 END",
+    "array_upper": "array_length(_1, _2)",
+    "array_lower": "CASE WHEN array_length(_1, _2) > 0 THEN 1 END",
     "textcat": "_1 || _2",
 }
 _CODES = (
@@ -99,6 +101,21 @@ def named(texts: dict[str, str]) -> dict[str, Named]:
         name: max(number for number in range(9) if number == 0 or f"_{number}" in text) for name, text in texts.items()
     }
     return {name: (counts[name], by_text(text)) for name, text in texts.items()}
+
+
+def other_name(name: str, *parts: str) -> Rule:
+    """The rule of a function that is another one of the same dialect, whose first arguments are these texts."""
+
+    def rule(values: Values, node: exp.Anonymous) -> Value:
+        first = map(exp.Literal.string, parts)
+        return values.of(exp.func(name, *first, *node.expressions, dialect=values.source.dialect))
+
+    return rule
+
+
+def node_of(kind: type[exp.Expr], *keys: str) -> Rule:
+    """The rule of a function that sqlglot has a kind for, but not by this name. ``keys``: where its arguments go."""
+    return lambda values, node: values.of(kind(**dict(zip(keys, node.expressions, strict=False))))
 
 
 OF_SPARK: dict[type[exp.Expr], Rule] = {

@@ -84,7 +84,7 @@ def _negative(values: Values, node: exp.Neg) -> Value:
     if intervals.is_interval(value):
         if isinstance(value.literal, Interval):
             return literal_interval(-value.literal, node)
-        return intervals.negative(values, node, value)
+        return intervals.times(values, node, value, constant(-1, node))
     value = values.number(value)
     if isinstance(value.literal, Decimal):
         return constant(value.literal.copy_negate(), node)  # unlike the sign, this rounds to no context

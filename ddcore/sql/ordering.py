@@ -33,12 +33,9 @@ def projected(
     for number, output in enumerate(columns, 1):
         with planning(queries.source.where(output)):
             value = column_value(values, output)
-        # A column is called as its table spells it.
-        name = (
-            resolve(queries.source, relation.columns, output).name
-            if isinstance(output, exp.Column)
-            else result_name(output)
-        )
+        name = result_name(output)
+        if isinstance(output, exp.Column):  # which is called as its table spells it
+            name = resolve(queries.source, relation.columns, output).name
         key = name or f"column {number}"
         while key in exprs:
             key += "+"

@@ -122,20 +122,19 @@ class QueryPlanner(Queries):
                 return values.of(results[part.name.casefold()])
             return value_of(values, part)
 
-        with planning(self.source.where(node.args["qualify"])):
-            values = Values(self.source, relation.columns, relation.types, named_too)
-            met = relation.rows.where(values.truth(node.args["qualify"].this, "QUALIFY"))
-        return replace(relation, rows=met)
+        return self._meeting(relation, node.args["qualify"].this, "QUALIFY", named_too)
+
+    def _meeting(self, relation: Relation, condition: exp.Expr, clause: str, value_of: ordering.Replace) -> Relation:
+        """The rows that meet a condition of a clause behind GROUP BY."""
+        with planning(self.source.where(condition)):
+            values = Values(self.source, relation.columns, relation.types, value_of)
+            return replace(relation, rows=relation.rows.where(values.truth(condition, clause)))
 
     def _having(
         self, relation: Relation, condition: exp.Expr, replaced: Any, env: Env, before: Mapping[int, Value]
     ) -> Relation:
         relation, known = subqueries.attached(self, relation, [condition], env, before)
-        with planning(self.source.where(condition)):
-            values = Values(
-                self.source, relation.columns, relation.types, lambda v, part: known.get(id(part)) or replaced(v, part)
-            )
-            return replace(relation, rows=relation.rows.where(values.truth(condition, "HAVING")))
+        return self._meeting(relation, condition, "HAVING", lambda v, part: known.get(id(part)) or replaced(v, part))
 
     def expanded(self, node: exp.Select, relation: Relation) -> list[exp.Expr]:
         """The columns of a SELECT, with all those that a star stands for."""

@@ -11,7 +11,20 @@ import polars as pl
 from sqlglot import exp
 
 from ddcore.expressions import polars_json
-from ddcore.sql import arrays, casts, dates, json_paths, list_functions, maps, numbers, quotients, regexes, texts, zeros
+from ddcore.sql import (
+    arrays,
+    casts,
+    dates,
+    json_paths,
+    list_functions,
+    macros,
+    maps,
+    numbers,
+    quotients,
+    regexes,
+    texts,
+    zeros,
+)
 from ddcore.sql.regexes import JAVA
 from ddcore.sql.source import given
 from ddcore.sql.types import BOOL, DATE, FLOAT, INT, TEXT, TIMESTAMP, declared_type
@@ -29,13 +42,6 @@ def _concat(values: Values, node: exp.Concat) -> Value:
 def _begin(start: pl.Expr, size: pl.Expr) -> pl.Expr:
     """0 is the begin, as 1 is, and a negative start counts from the end, where it may lie before the begin."""
     return pl.when(start > 0).then(start - 1).when(start < 0).then(size + start).otherwise(0)
-
-
-def _trimmed(values: Values, node: exp.Anonymous) -> Value:
-    """``btrim(text, letters)``."""
-    return values.of(
-        exp.Trim(this=node.expressions[0], expression=node.expressions[1] if node.expressions[1:] else None)
-    )
 
 
 def _initcap(text: pl.Expr) -> pl.Expr:
@@ -306,11 +312,11 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.StrToUnix: _epoch,
     exp.UnixToStr: dates.by_pattern(_of_epoch, TEXT, "int64"),
     exp.Extract: _FIELDS.extract,
-    **{kind: _FIELDS.field(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
-    exp.DayOfMonth: _FIELDS.field("DAY"),
-    exp.DayOfYear: _FIELDS.field("DOY"),
-    exp.DayOfWeek: _FIELDS.field("DOW"),
-    exp.WeekOfYear: _FIELDS.field("WEEK"),
+    **{kind: _FIELDS.rule(kind.__name__.upper()) for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day)},
+    exp.DayOfMonth: _FIELDS.rule("DAY"),
+    exp.DayOfYear: _FIELDS.rule("DOY"),
+    exp.DayOfWeek: _FIELDS.rule("DOW"),
+    exp.WeekOfYear: _FIELDS.rule("WEEK"),
     **dict.fromkeys((exp.Hour, exp.Minute, exp.Second), _of_clock),
     exp.TsOrDsAdd: _days_later,
     exp.DateDiff: _days_between,
@@ -343,7 +349,7 @@ NAMED: dict[str, Named] = {
     "timestamp_seconds": (1, _from_units(1_000_000)),
     "timestamp_millis": (1, _from_units(1_000)),
     "timestamp_micros": (1, _from_units(1)),
-    "btrim": (-1, _trimmed),
+    "btrim": (-1, macros.node_of(exp.Trim, "this", "expression")),
     "e": (0, lambda values, node: constant(2.718281828459045, node)),
     "cardinality": (1, _size),
     **maps.NAMED,

@@ -58,11 +58,6 @@ def _grouped(values: Values, node: exp.Anonymous) -> Value:
     return Value(shared([Value(exact, value.type, node)], text), TEXT, node)
 
 
-def _formatted(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr]) -> Value:
-    """``format_string('%s is %d', a, n)``: a null is written as ``null``."""
-    return Value(texts.printed(values, node, pattern, rest, null="null"), TEXT, node)
-
-
 def _every_match(values: Values, node: exp.RegexpExtractAll) -> Value:
     """What a group of each match matched, 0 for all of it; 1 where none is named."""
     text, pattern = values.require(values.of(node.this), "string").expr, node.expression
@@ -266,7 +261,7 @@ def _flat(values: Values, node: exp.Flatten) -> Value:
 RULES: dict[type[exp.Expr], Rule] = {
     exp.Hex: letters.digits_of,
     exp.ToBase64: function(lambda x: x.str.encode("base64"), TEXT, "string"),
-    exp.Format: lambda values, node: _formatted(values, node, node.this, node.expressions),
+    exp.Format: texts.printed(null="null"),
     exp.Elt: _chosen,
     exp.RegexpExtractAll: _every_match,
     exp.RegexpCount: _of_matches(lambda x, regex: x.str.count_matches(regex).cast(pl.Int64), INT),
@@ -307,7 +302,7 @@ RULES: dict[type[exp.Expr], Rule] = {
 }
 NAMED: dict[str, Named] = {
     "bin": (1, function(letters.binary_digits, TEXT, "int64", repeats=True)),
-    "printf": (-1, lambda values, node: _formatted(values, node, node.expressions[0], node.expressions[1:])),
+    "printf": (-1, texts.printed(null="null")),
     "log1p": (1, function(lambda x: pl.when(x > -1).then(x.log1p()), FLOAT, "float64")),
     "hypot": (2, function(lambda x, y: (x * x + y * y).sqrt(), FLOAT, "float64", "float64")),
     "positive": (1, _sign_kept),

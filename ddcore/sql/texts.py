@@ -272,27 +272,32 @@ def _bytes(text: pl.Expr) -> pl.Expr:
     return text.str.len_bytes().cast(pl.Int64)
 
 
-def printed(values: Values, node: exp.Expr, pattern: exp.Expr, rest: list[exp.Expr], *, null: str | None) -> pl.Expr:
-    """A pattern with ``%s`` and ``%d``, and the values for them. ``null``: what is written for a null; None: the whole
-    text is null then.
+def printed(*, null: str | None) -> Rule:
+    """The rule of a pattern with ``%s`` and ``%d``, and the values for them. ``null``: what is written for a null;
+    None: the whole text is null then.
     """
-    text, name = values.of(pattern).literal, called(node)
-    if not isinstance(text, str) or "%" in re.sub("%[sd%]", "", text):
-        values.source.refuse(node, f"{name}() with anything but %s, %d and %% in a literal", "cast, lpad() and ||")
-    pieces = re.split("(%[sd%])", text)
-    if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
-        raise values.source.error(node, f"{name}() has another number of values", "give one for each %s and %d")
-    parts, given = list[pl.Expr](), iter([values.of(part) for part in rest])
-    for piece in pieces:
-        if piece in ("%s", "%d"):
-            value = next(given)
-            if value.type == FLOAT:
-                values.source.refuse(node, f"{name}() of a double", "cast it to a decimal")
-            written = text_of(values, values.require(value, "int64") if piece == "%d" else value)
-            parts.append(written if null is None else written.fill_null(null))
-        else:
-            parts.append(pl.lit("%" if piece == "%%" else piece))
-    return pl.concat_str(parts)
+
+    def rule(values: Values, node: exp.Expr) -> Value:
+        pattern, *rest = given(node)
+        text, name = values.of(pattern).literal, called(node)
+        if not isinstance(text, str) or "%" in re.sub("%[sd%]", "", text):
+            values.source.refuse(node, f"{name}() with anything but %s, %d and %% in a literal", "cast, lpad() and ||")
+        pieces = re.split("(%[sd%])", text)
+        if sum(piece in ("%s", "%d") for piece in pieces) != len(rest):
+            raise values.source.error(node, f"{name}() has another number of values", "give one for each %s and %d")
+        parts, others = list[pl.Expr](), iter([values.of(part) for part in rest])
+        for piece in pieces:
+            if piece in ("%s", "%d"):
+                value = next(others)
+                if value.type == FLOAT:
+                    values.source.refuse(node, f"{name}() of a double", "cast it to a decimal")
+                written = text_of(values, values.require(value, "int64") if piece == "%d" else value)
+                parts.append(written if null is None else written.fill_null(null))
+            else:
+                parts.append(pl.lit("%" if piece == "%%" else piece))
+        return Value(pl.concat_str(parts), TEXT, node)
+
+    return rule
 
 
 def _length(letters: Callable[[pl.Expr], pl.Expr]) -> Rule:

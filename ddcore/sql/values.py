@@ -363,16 +363,6 @@ def _typed(combine: Callable[..., pl.Expr], types: tuple[Type, ...]) -> Type:
     return Projection({"x": combine(*map(pl.col, schema))}, schema).schema["x"]
 
 
-def other_name(name: str, *parts: str) -> Rule:
-    """The rule of a function that is another one of the same dialect, whose first arguments are these texts."""
-
-    def rule(values: Values, node: exp.Anonymous) -> Value:
-        first = map(exp.Literal.string, parts)
-        return values.of(exp.func(name, *first, *node.expressions, dialect=values.source.dialect))
-
-    return rule
-
-
 def element_of(kind: Type | None) -> Type:
     """The type of the elements of a list."""
     assert kind is not None and kind.element is not None

@@ -7,6 +7,7 @@ import zoneinfo
 import polars as pl
 from sqlglot import exp
 
+from ddcore.sql import macros
 from ddcore.sql.types import TIMESTAMP
 from ddcore.sql.values import Named, Rule, Value, Values, shared
 
@@ -68,11 +69,5 @@ def _at_time_zone(values: Values, node: exp.AtTimeZone) -> Value:
     return Value(shared([value], lambda one: from_zone(one.expr, zone, first=False)), TIMESTAMP, node)
 
 
-def _timezone(values: Values, node: exp.Anonymous) -> Value:
-    """``timezone('Europe/Paris', ts)``."""
-    zone, moment = node.expressions
-    return values.of(exp.AtTimeZone(this=moment, zone=zone))
-
-
 RULES: dict[type[exp.Expr], Rule] = {exp.AtTimeZone: _at_time_zone}
-NAMED: dict[str, Named] = {"timezone": (2, _timezone)}
+NAMED: dict[str, Named] = {"timezone": (2, macros.node_of(exp.AtTimeZone, "zone", "this"))}
