@@ -10,7 +10,7 @@ from sqlglot import exp
 from ddcore.base.schema import Type, parse_type
 from ddcore.expressions import polars_json
 from ddcore.sql import zeros
-from ddcore.sql.source import shown
+from ddcore.sql.source import called, shown
 from ddcore.sql.types import BOOL, INT, TEXT
 from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, constant, element_of, function, shared
 
@@ -81,24 +81,26 @@ def _joined(values: Values, node: exp.ArrayToString) -> Value:
     if element not in (TEXT, INT):
         values.source.refuse(node, f"array_to_string() of {element}")
     texts = some.expr if element == TEXT else some.expr.cast(pl.List(pl.String))
-    if node.args.get("null") is not None:
-        other = values.of(node.args["null"]).literal
-        if not isinstance(other, str):
-            values.source.refuse(node, "array_to_string() with a text for nulls that is no literal")
-        texts = texts.list.eval(pl.element().fill_null(other))
-    else:
-        texts = texts.list.drop_nulls()
+    null = _text_for_nulls(values, node)
+    texts = texts.list.drop_nulls() if null is None else texts.list.eval(pl.element().fill_null(null))
     return Value(texts.list.join(separator.expr), TEXT, node)
+
+
+def _text_for_nulls(values: Values, node: exp.ArrayToString | exp.StringToArray) -> str | None:
+    """What stands for a null in the text; None where nothing is said of it."""
+    if node.args.get("null") is None:
+        return None
+    text = values.of(node.args["null"]).literal
+    if not isinstance(text, str):
+        values.source.refuse(node, f"{called(node)}() with a text for nulls that is no literal")
+    return text
 
 
 def _split(values: Values, node: exp.StringToArray) -> Value:
     text, separator = (values.require(values.of(side), "string") for side in (node.this, node.expression))
     if not separator.literal:
         values.source.refuse(node, "string_to_array() with a separator that is no literal of at least one letter")
-
-    null = values.of(node.args["null"]).literal if node.args.get("null") is not None else None
-    if node.args.get("null") is not None and not isinstance(null, str):
-        values.source.refuse(node, "string_to_array() with a text for nulls that is no literal")
+    null = _text_for_nulls(values, node)
 
     def fields(text: Value) -> pl.Expr:
         empty = text.expr.str.extract_all(r"[^\s\S]")

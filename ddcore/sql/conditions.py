@@ -142,23 +142,21 @@ def _in(values: Values, node: exp.In) -> Value:
     return Value(shared([value], any_value), BOOL, node)
 
 
-def _like(*, small: bool) -> Rule:
-    def rule(values: Values, node: exp.Binary) -> Value:
-        return matching(values, node, "\\", small)
-
-    return rule
+def like(escape: str) -> Rule:
+    """The rule of LIKE and ILIKE without ESCAPE; ``escape`` may be empty."""
+    return lambda values, node: _matching(values, node, escape, small=isinstance(node, exp.ILike))
 
 
 def _escape(values: Values, node: exp.Escape) -> Value:
     if not isinstance(node.this, exp.Like | exp.ILike) or not isinstance(node.expression, exp.Literal):
         values.source.refuse(node, "this ESCAPE")
-    return matching(values, node.this, node.expression.name, isinstance(node.this, exp.ILike))
+    return like(node.expression.name)(values, node.this)
 
 
-def matching(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+def _matching(values: Values, node: exp.Binary, escape: str, *, small: bool) -> Value:
     """LIKE, or ILIKE where ``small``; ``escape`` may be empty."""
     if isinstance(node.expression, exp.Any | exp.All):
-        return _like_some(values, node, escape, small)
+        return _like_some(values, node, escape, small=small)
     text, pattern = values.require(values.of(node.this), "string"), values.of(node.expression)
     if pattern.type is None:
         return Value(null(BOOL), BOOL, node)
@@ -207,7 +205,7 @@ def _like_patterns(patterns: pl.Expr, escape: str) -> pl.Expr:
     return pl.lit("(?s)^") + parts.list.join("", ignore_nulls=False) + pl.lit("$")
 
 
-def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Value:
+def _like_some(values: Values, node: exp.Binary, escape: str, *, small: bool) -> Value:
     """``x LIKE ANY (ARRAY['a%', 'b%'])``."""
     patterns = node.expression.this.unnest()
     if not isinstance(patterns, exp.Array | exp.Tuple) or not patterns.expressions:
@@ -222,7 +220,7 @@ def _like_some(values: Values, node: exp.Binary, escape: str, small: bool) -> Va
         found = []
         for row in rows:
             values.ready(node.this, text)
-            found.append(matching(values, row, escape, small).expr)
+            found.append(_matching(values, row, escape, small=small).expr)
         return reduce(combine, found)
 
     return Value(shared([text], met), BOOL, node)
@@ -329,8 +327,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Is: _is,
     exp.Between: _between,
     exp.In: _in,
-    exp.Like: _like(small=False),
-    exp.ILike: _like(small=True),
+    **dict.fromkeys((exp.Like, exp.ILike), like("\\")),
     exp.Escape: _escape,
     exp.Case: _case,
     exp.If: lambda values, node: _case(values, exp.Case(ifs=[node], default=node.args.get("false"))),

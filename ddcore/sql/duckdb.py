@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import polars as pl
 from sqlglot import exp
@@ -56,11 +55,6 @@ def _logarithm(values: Values, node: exp.Log) -> Value:
     if not isinstance(base, int) or base <= 1:
         values.source.refuse(node, "log() to a base that is no literal of at least 2")
     return _log(lambda x: numbers.log(pl.lit(float(base)), x))(values, exp.Ln(this=node.expression))
-
-
-def _like(values: Values, node: Any) -> Value:
-    """Nothing escapes, unless ESCAPE says so."""
-    return conditions.matching(values, node, "", isinstance(node, exp.ILike))
 
 
 def _replaced(values: Values, node: exp.RegexpReplace) -> Value:
@@ -147,8 +141,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Upper: function(_upper, TEXT, "string"),
     exp.Ln: _log(lambda x: x.log()),
     exp.Log: _logarithm,
-    exp.Like: _like,
-    exp.ILike: _like,
+    **dict.fromkeys((exp.Like, exp.ILike), conditions.like("")),  # nothing escapes, unless ESCAPE says so
     exp.Substring: _substring,
     exp.RegexpLike: regexes.match(RE2),
     **dict.fromkeys((exp.RegexpFullMatch, exp.SimilarTo), regexes.match(RE2, whole=True)),

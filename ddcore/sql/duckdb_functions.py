@@ -122,9 +122,9 @@ def _series(values: Values, node: exp.GenerateSeries) -> Value:
 def _bracket(values: Values, node: exp.Bracket) -> Value:
     """An element or a slice of a list, the value of a key of a map, or a field of a struct."""
     some, inside = values.peek(node.this), node.expressions[0]
-    if maps.is_map(some):
+    if some.is_a("map"):
         return maps.element(values, node.this, inside)
-    if structs.is_struct(some) and inside.is_string:
+    if some.is_a("struct") and inside.is_string:
         return structs.field(values, node, node.this, inside)
     return _BRACKETS(values, node)
 

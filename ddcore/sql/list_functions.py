@@ -17,11 +17,6 @@ from ddcore.sql.types import BOOL, INT
 from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, constant, function, same, shared
 
 
-def is_list(value: Value) -> bool:
-    """Whether it is a list."""
-    return value.type is not None and value.type.name == "list"
-
-
 def _empty(element: pl.Expr) -> pl.Expr:
     """A list without elements, of the type of this value."""
     return pl.concat_list([element]).list.head(0)
@@ -221,7 +216,8 @@ def of_sets(combine: Combine, *, known: Callable[[pl.Expr, pl.Expr], pl.Expr] | 
     return rule
 
 
-def _has_null(some: pl.Expr) -> pl.Expr:
+def has_null(some: pl.Expr) -> pl.Expr:
+    """Whether a list has an element that is null."""
     return some.list.drop_nulls().list.len() < some.list.len()
 
 
@@ -233,7 +229,7 @@ def overlaps(one: pl.Expr, other: pl.Expr) -> pl.Expr:
 def contains_all(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Whether the first list has every element of the other one; it never has a null."""
     lacks = other.list.drop_nulls().list.set_difference(one.list.drop_nulls()).list.len() > 0
-    return ~(lacks | _has_null(other))
+    return ~(lacks | has_null(other))
 
 
 def union(one: pl.Expr, other: pl.Expr) -> pl.Expr:
@@ -282,7 +278,7 @@ def for_lists(of_lists: Rule, plain: Rule) -> Rule:
 
     def rule(values: Values, node: exp.Expr) -> Value:
         first = given(node)[:1]
-        return (of_lists if first and is_list(values.peek(first[0])) else plain)(values, node)
+        return (of_lists if first and values.peek(first[0]).is_a("list") else plain)(values, node)
 
     return rule
 
@@ -292,7 +288,7 @@ def concatenation(plain: Rule) -> Rule:
     before, behind = (added(first=first, null_is_empty=True) for first in (True, False))
 
     def rule(values: Values, node: exp.DPipe) -> Value:
-        left, right = (is_list(values.peek(side)) for side in (node.this, node.expression))
+        left, right = (values.peek(side).is_a("list") for side in (node.this, node.expression))
         if left and right:
             return concatenated(values, node, given(node), skips_nulls=True)
         if left:

@@ -14,11 +14,6 @@ from ddcore.sql.types import BOOL, INT, TEXT
 from ddcore.sql.values import Named, Rule, Value, Values, aligned, as_type, function, shared
 
 
-def is_map(value: Value) -> bool:
-    """Whether it is a map."""
-    return value.type is not None and value.type.name == "map"
-
-
 def parts(values: Values, node: exp.Expr) -> tuple[Value, Type, Type]:
     """A map, the type of its keys and that of its values."""
     value = values.container(node, "map")

@@ -43,11 +43,6 @@ def _pattern(values: Values, node: exp.Func) -> _Pattern:
     return pattern
 
 
-def is_number(value: Value) -> bool:
-    """Whether ``to_char`` takes it by a pattern of numbers."""
-    return value.type is not None and value.type.name in ("int64", "decimal", "float64")
-
-
 def written(values: Values, node: exp.Func, value: Value) -> Value:
     """A number as text: ``to_char(n, 'FM999,990.00')``. One with too many digits is all ``#``."""
     pattern = _pattern(values, node)

@@ -248,13 +248,13 @@ def _decoded(values: Values, node: exp.DecodeCase) -> Value:
 
 def _element(values: Values, node: exp.Bracket) -> Value:
     """The element of a list by its number, or the value of a map by its key, null where there is none."""
-    if maps.is_map(values.peek(node.this)):
+    if values.peek(node.this).is_a("map"):
         return maps.element(values, node.this, node.expressions[0])
     return arrays.element_or_fail(values, node)
 
 
 def _size(values: Values, node: exp.Expr) -> Value:
-    return (maps.SIZE if maps.is_map(values.peek(given(node)[0])) else arrays.COUNT)(values, node)
+    return (maps.SIZE if values.peek(given(node)[0]).is_a("map") else arrays.COUNT)(values, node)
 
 
 SHARED: tuple[type[exp.Expr], ...] = (

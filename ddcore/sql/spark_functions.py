@@ -184,9 +184,10 @@ def _slice(values: Values, node: exp.ArraySlice) -> Value:
 
 def _decided(one: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Whether it is known that lists overlap: one of two without nulls, or an element in common."""
-    nulls = [side.list.drop_nulls().list.len() < side.list.len() for side in (one, other)]
     empty = (one.list.len() == 0) | (other.list.len() == 0)
-    return list_functions.overlaps(one, other) | empty | ~(nulls[0] | nulls[1])
+    return (
+        list_functions.overlaps(one, other) | empty | ~(list_functions.has_null(one) | list_functions.has_null(other))
+    )
 
 
 def _repeated(values: Values, node: exp.Anonymous) -> Value:

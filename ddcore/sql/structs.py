@@ -65,11 +65,6 @@ def field(values: Values, node: exp.Expr, some: exp.Expr, name: exp.Expr) -> Val
     return Value(value.expr.struct.field(found[0][0]), found[0][1], node)
 
 
-def is_struct(value: Value) -> bool:
-    """Whether it is a struct."""
-    return value.type is not None and value.type.name == "struct"
-
-
 def _dot(values: Values, node: exp.Dot) -> Value:
     if not isinstance(node.expression, exp.Identifier):
         values.source.refuse(node, "this expression")

@@ -71,7 +71,7 @@ def _seconds(on: Any) -> pl.Expr:
 
 def _written(values: Values, node: exp.TimeToStr) -> Value:
     given, pattern = values.of(node.this), node.args["format"]
-    if number_patterns.is_number(given):
+    if given.is_a("int64", "decimal", "float64"):
         return number_patterns.written(values, node, given)
     value = values.require(given, "timestamp", "date")
     text = pattern.name if isinstance(pattern, exp.Literal) else ""

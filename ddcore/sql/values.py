@@ -41,6 +41,10 @@ class Value:
         """The type as messages show it."""
         return "null" if self.type is None else str(self.type)
 
+    def is_a(self, *kinds: str) -> bool:
+        """Whether its type is one of these, by the name without its parts."""
+        return self.type is not None and self.type.name in kinds
+
 
 @dataclass(eq=False)
 class Interval:
@@ -351,7 +355,7 @@ class Values:
     def container(self, node: exp.Expr, kind: str) -> Value:
         """The value of a part, if it is a list or a map, as ``kind`` says."""
         value = self.of(node)
-        if value.type is None or value.type.name != kind:
+        if not value.is_a(kind):
             raise self.source.error(node, f"{shown(node)} is {value.name}, not a {kind}", _CONTAINERS[kind])
         return value
 
