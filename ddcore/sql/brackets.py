@@ -9,7 +9,8 @@ from sqlglot import Token, TokenType
 from ddcore.sql.source import Source
 
 _CLOSING = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
-_NAMES = {TokenType.L_PAREN: "parenthesis", TokenType.L_BRACKET: "bracket"}
+_NAMES = dict.fromkeys((TokenType.L_PAREN, TokenType.R_PAREN), "parenthesis")
+_NAMES |= dict.fromkeys((TokenType.L_BRACKET, TokenType.R_BRACKET), "bracket")
 
 
 def check_brackets(tokens: Sequence[Token], source: Source) -> None:
@@ -21,10 +22,8 @@ def check_brackets(tokens: Sequence[Token], source: Source) -> None:
             opened.append(token)
         elif kind in _CLOSING.values():
             if not opened:
-                name = "parenthesis" if kind == TokenType.R_PAREN else "bracket"
-                raise source.error_at(
-                    token.start, f"this {name} closes nothing", "take it out, or add the one that opens"
-                )
+                what = f"this {_NAMES[kind]} closes nothing"
+                raise source.error_at(token.start, what, "take it out, or add the one that opens")
             if _CLOSING[opened[-1].token_type] != kind:
                 break
             opened.pop()

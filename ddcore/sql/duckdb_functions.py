@@ -178,7 +178,8 @@ _UNITS = {
 
 def _split(values: Values, node: exp.Expr) -> Value:
     """``regexp_split_to_array``."""
-    text, pattern = given(node)
+    some, pattern = given(node)
+    text = values.require(values.of(some), "string")
     return regexes.split(values, node, text, regexes.translated(values, node, pattern, RE2)[0], "string_split(x, ',')")
 
 

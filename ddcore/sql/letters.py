@@ -85,26 +85,23 @@ def digits_of(values: Values, node: exp.Hex) -> Value:
     return Value(digits_of_bytes(values.require(value, "string").expr), TEXT, node)
 
 
-def _encoded(values: Values, node: exp.Encode) -> Value:
-    """``encode(bytes, 'hex')``."""
-    value, form = values.require(values.of(node.this), "binary"), values.of(node.args["charset"]).literal
+def _in_form(values: Values, node: exp.Encode | exp.Decode) -> Value:
+    """``encode(bytes, 'hex')`` and ``decode(text, 'hex')``."""
+    to_text = isinstance(node, exp.Encode)
+    value = values.require(values.of(node.this), "binary" if to_text else "string")
+    form = values.of(node.args["charset"]).literal
     if form not in ("hex", "base64"):
-        values.source.refuse(node, "encode() in another form than 'hex' and 'base64'")
-    if form == "hex":
-        return Value(value.expr.bin.encode("hex"), TEXT, node)
-    return Value(_in_lines(value.expr.bin.encode("base64")), TEXT, node)
+        what = f"{'encode() in' if to_text else 'decode() of'} another form than 'hex' and 'base64'"
+        values.source.refuse(node, what)
+    if not to_text:
+        return Value(value.expr.str.decode(form), BINARY, node)
+    text = value.expr.bin.encode(form)
+    return Value(text if form == "hex" else _in_lines(text), TEXT, node)
 
 
 def _in_lines(text: pl.Expr) -> pl.Expr:
     """PostgreSQL ends lines of base64 behind 76 letters."""
     return text.str.replace_all("(.{76})", "${1}\n").str.strip_chars_end("\n")
-
-
-def _decoded(values: Values, node: exp.Decode) -> Value:
-    text, form = values.require(values.of(node.this), "string"), values.of(node.args["charset"]).literal
-    if form not in ("hex", "base64"):
-        values.source.refuse(node, "decode() of another form than 'hex' and 'base64'")
-    return Value(text.expr.str.decode("hex" if form == "hex" else "base64"), BINARY, node)
 
 
 def _from_text(values: Values, node: exp.Expr) -> pl.Expr | None:
@@ -125,24 +122,25 @@ def _digest(values: Values, node: exp.SHA2Digest) -> Value:
     return Value(hashes.of(f"sha2_{bits}")(text).str.decode("hex"), BINARY, node)
 
 
+def _recoded(values: Values, node: exp.Expr, part: exp.Expr, *, to_bytes: bool) -> Value:
+    """A text as its bytes in UTF-8, or the text that bytes are."""
+    value = values.require(values.of(part), "string" if to_bytes else "binary")
+    return Value(value.expr.cast(pl.Binary if to_bytes else pl.String), BINARY if to_bytes else TEXT, node)
+
+
 def _converted(values: Values, node: exp.Anonymous) -> Value:
     """``convert_to(text, 'UTF8')`` and ``convert_from(bytes, 'UTF8')``."""
-    to_bytes = node.name.lower() == "convert_to"
-    value = values.require(values.of(node.expressions[0]), "string" if to_bytes else "binary")
-    if str(values.of(node.expressions[1]).literal).upper().replace("-", "") != "UTF8":
+    part, encoding = node.expressions
+    if str(values.of(encoding).literal).upper().replace("-", "") != "UTF8":
         values.source.refuse(node, "another encoding than 'UTF8'")
-    if to_bytes:
-        return Value(value.expr.cast(pl.Binary), BINARY, node)
-    return Value(value.expr.cast(pl.String), TEXT, node)
+    return _recoded(values, node, part, to_bytes=node.name.lower() == "convert_to")
 
 
 def in_charset(values: Values, node: exp.Encode | exp.Decode) -> Value:
     """``encode(text, 'UTF-8')`` and ``decode(bytes, 'UTF-8')`` of Spark."""
     if str(values.of(node.args["charset"]).literal).upper() not in ("UTF-8", "UTF8"):
         values.source.refuse(node, "another encoding than 'UTF-8'")
-    if isinstance(node, exp.Encode):
-        return Value(values.require(values.of(node.this), "string").expr.cast(pl.Binary), BINARY, node)
-    return Value(values.require(values.of(node.this), "binary").expr.cast(pl.String), TEXT, node)
+    return _recoded(values, node, node.this, to_bytes=isinstance(node, exp.Encode))
 
 
 def as_literal(text: pl.Expr) -> pl.Expr:
@@ -181,8 +179,7 @@ RULES: dict[type[exp.Expr], Rule] = {
     exp.Ascii: function(code, INT, "string", repeats=True),
     exp.Chr: function(letter, TEXT, "int64", repeats=True),
     exp.Hex: function(lambda n: hexadecimal(n).str.to_lowercase(), TEXT, "int64", repeats=True),
-    exp.Encode: _encoded,
-    exp.Decode: _decoded,
+    **dict.fromkeys((exp.Encode, exp.Decode), _in_form),
     exp.SHA2Digest: _digest,
 }
 

@@ -147,7 +147,8 @@ def _groups_of(values: Values, node: exp.Anonymous) -> Value:
 
 def _split(values: Values, node: exp.Anonymous) -> Value:
     """``regexp_split_to_array``."""
-    text, pattern = node.expressions
+    some, pattern = node.expressions
+    text = values.require(values.of(some), "string")
     return regexes.split(values, node, text, _pattern(values, node, pattern, part=True), "string_to_array(x, ',')")
 
 

@@ -105,12 +105,11 @@ def check(values: Values, node: exp.Expr, regex: str, text: str) -> None:
         ) from None
 
 
-def split(values: Values, node: exp.Expr, text: exp.Expr, regex: str, hint: str) -> Value:
+def split(values: Values, node: exp.Expr, text: Value, regex: str, hint: str) -> Value:
     """A text between the matches of a pattern. Raises ProgramError for one that matches an empty text."""
     if pl.select(pl.lit("").str.contains(f"^(?:{regex})$")).item():
         values.source.refuse(node, "splitting at a pattern that matches an empty text", hint)
-    whole = values.require(values.of(text), "string")
-    return Value(whole.expr.str.split(regex, literal=False), parse_type("list[string]"), node)
+    return Value(text.expr.str.split(regex, literal=False), parse_type("list[string]"), node)
 
 
 def translated(values: Values, node: exp.Expr, pattern: exp.Expr, kind: str) -> tuple[str, int]:

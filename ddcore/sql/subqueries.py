@@ -61,14 +61,12 @@ def attached(
             body = body_of(queries, rows, inner.this, env)
             there = paired(rows.rows, body.rows, body.pairs, "semi")
             parts = [(there, pl.lit(True)), (rows.rows.concat(there.negate()), pl.lit(False))]
-            value = Value(pl.col(name), BOOL, node)
-            result = _labelled(parts, name)
+            result, value = _labelled(parts, name), Value(pl.col(name), BOOL, node)
         elif member is not None:
             subjects, query, outside = member
             sides = split(queries, rows, subjects, query, env, node=inner, only=False)
             truths = [pl.lit(not outside), pl.lit(outside), null(BOOL)]
-            result = _labelled(list(zip(sides, truths, strict=True)), name)
-            value = Value(pl.col(name), BOOL, node)
+            result, value = _labelled(list(zip(sides, truths, strict=True)), name), Value(pl.col(name), BOOL, node)
         elif isinstance(inner, exp.Select | exp.SetOperation | exp.Subquery):
             result, value = scalar(queries, rows, inner, env, name)
         else:
