@@ -14,6 +14,7 @@ from ddcore.io.delta import heads
 from ddcore.io.delta.deltalog import gap_text, lost_versions
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.storage import objects
 from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Location
 
@@ -85,8 +86,6 @@ def _loaded(folder: Location, version: int | None) -> DeltaTable:
     options = options_of(folder)
     if options is None:
         return DeltaTable(location(folder), version=version)
-    from ddcore.io.storage import objects
-
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
 
 
@@ -109,11 +108,7 @@ def location(folder: Location) -> str:
 
 def options_of(folder: Location) -> dict[str, str] | None:
     """The settings of the store for the Delta library; None for a folder of the file system."""
-    if isinstance(folder, Path):
-        return None
-    from ddcore.io.storage import objects
-
-    return objects.options()
+    return None if isinstance(folder, Path) else objects.options()
 
 
 def mend_hint(folder: Location) -> str:

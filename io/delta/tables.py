@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.base.errors import StorageError
+from ddcore.base.lazy import polars as pl
 from ddcore.io.delta import heads, syncs
 from ddcore.io.delta.column_types import column_text, columns, delta_schema, delta_type, row_type
 from ddcore.io.delta.deltalog import commit_file, has_commits, is_maintenance, newest_checkpoint, transaction_of
@@ -30,7 +31,6 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
-    import polars as pl
     from deltalake import DeltaTable
 
     from ddcore.base.schema import Schema, Type
@@ -205,8 +205,6 @@ def scan(
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     Columns that were added to the table after a file was written are null in its rows.
     """
-    import polars as pl
-
     types = {name: kind.stored.polars for name, kind in schema.items()}
     if not files:
         return values_of(pl.LazyFrame(schema=types), schema)
@@ -248,8 +246,6 @@ def values_of(rows: pl.LazyFrame, schema: Schema) -> pl.LazyFrame:
     other = {name: kind for name, kind in schema.items() if kind.stored != kind}
     if not other:
         return rows
-    import polars as pl
-
     return rows.with_columns(
         pl.col(name).map_batches(partial(_from_stored, kind=kind), return_dtype=kind.polars, is_elementwise=True)
         for name, kind in other.items()

@@ -14,6 +14,7 @@ import polars as pl
 
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Type
 from ddcore.data import wide
 from ddcore.data.arrow import series_of
@@ -374,8 +375,6 @@ def load_texts(files: Sequence[RunFile]) -> None:
 
 def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
     """The words of texts or bytes, by their lengths and all their bytes."""
-    import pyarrow as pa
-
     lengths, texts = (np.concatenate(arrays) if len(parts) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     of = pa.large_string() if kind.name == "string" else pa.large_binary()
@@ -384,8 +383,6 @@ def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
 
 
 def _deserialized(content: np.ndarray) -> pl.Series:
-    import pyarrow as pa
-
     series = pl.from_arrow(pa.ipc.open_stream(pa.py_buffer(content)).read_all()["values"])
     assert isinstance(series, pl.Series)
     return series

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.io.storage import store
+from ddcore.io.storage import objects, store
 from ddcore.io.storage.address import Address, Location
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
@@ -65,8 +65,6 @@ def _is_library_error(error: BaseException) -> bool:
 
 def _stored_error(address: Address, doing: str, error: BaseException) -> StorageError | None:
     """The error of an object store that denied a request of a library; None for another error."""
-    from ddcore.io.storage import objects
-
     return objects.refused(address, doing, error) if objects.denial(error) else None
 
 
