@@ -43,18 +43,15 @@ _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400}
 
 
 def schema_of(folder: Location, writer: Writer | None = None) -> Schema:
-    """The columns of one of our tables in order, without those it is partitioned by."""
+    """The columns of one of our tables in order."""
     with reporting(folder, "read", mend_hint(folder)):
-        table = open_table(folder, writer=writer)
-        apart = table.metadata().partition_columns
-        return {field.name: row_type(field) for field in table.schema().fields if field.name not in apart}
+        return {field.name: row_type(field) for field in open_table(folder, writer=writer).schema().fields}
 
 
 def create(
     writer: Writer,
     folder: Location,
     schema: Mapping[str, Type | str],
-    partition_by: Sequence[str] = (),
     *,
     replace: bool = False,
     description: str | None = None,
@@ -87,7 +84,6 @@ def create(
             address,
             delta_schema(schema),
             mode=mode,
-            partition_by=list(partition_by),
             description=description,
             configuration={"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})},
             storage_options=options_of(folder),
@@ -310,7 +306,7 @@ def check_files(folder: Location, table: DeltaTable, state: TableState) -> list[
 
 def state_of_table(table: DeltaTable, files: Sequence[LiveFile]) -> TableState:
     """The state of a table for the ledger. Only integer bounds count: libraries all read those alike."""
-    return state_of(table.version(), columns(table), table.metadata().partition_columns, files)
+    return state_of(table.version(), columns(table), files)
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:
