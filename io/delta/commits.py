@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import heads, syncs
-from ddcore.io.delta.column_types import columns, delta_schema, delta_type
+from ddcore.io.delta.column_types import columns, delta_schema
 from ddcore.io.delta.deltalog import AFTER, COMPACTED, FENCE, LOG
 from ddcore.io.delta.heads import Head, Prepared
 from ddcore.io.delta.open_tables import head_of, mend_hint, open_table, reading
@@ -111,7 +111,7 @@ def _commit(
                 _add_columns(head, named, adds)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
-        is_other = becomes is not None and columns(head) != [(name, delta_type(kind)) for name, kind in becomes.items()]
+        is_other = becomes is not None and columns(head) != [(name, str(kind)) for name, kind in becomes.items()]
         if is_other:
             added, removed = [*files], sorted(live)
         if added or removed or is_other:
@@ -187,7 +187,7 @@ def change(
 
     now = int(time.time() * 1000)
     changes = COMPACTED not in (carries or {})
-    stored = columns(table) if becomes is None else [(name, delta_type(kind)) for name, kind in becomes.items()]
+    stored = columns(table) if becomes is None else [(name, str(kind)) for name, kind in becomes.items()]
     files, gone = files_of(table), frozenset(() if becomes is not None else removed)
     noted = heads.note(heads.following(table, stored, files, heads.Change(added, removed, txn)))
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]

@@ -258,13 +258,7 @@ def following(
     ):
         return None
     bounds = [
-        LiveFile(
-            live_file.path,
-            live_file.size,
-            live_file.rows,
-            *(_integers(columns, side) for side in (live_file.lower, live_file.upper)),
-        )
-        for live_file in live
+        replace(file, lower=_integers(columns, file.lower), upper=_integers(columns, file.upper)) for file in live
     ]
     every = int(settings.get(_INTERVAL, "0"))
     head = Head(
@@ -274,7 +268,7 @@ def following(
 
 
 def _integers(columns: Sequence[tuple[str, str]], side: Mapping[str, Any]) -> dict[str, int]:
-    integers = {name for name, kind in columns if kind == "long"}
+    integers = {name for name, kind in columns if kind == "int64"}
     return {name: n for name, n in side.items() if name in integers and type(n) is int}
 
 

@@ -19,7 +19,7 @@ from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
-from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
+from ddcore.io.delta import commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.logs.floats import one_nan_one_zero
 from ddcore.io.logs.updates import is_at_one_time
@@ -171,7 +171,7 @@ class ChangeLog:
     def has_columns(self, state: TableState | None = None) -> bool:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
         stored = tables.stored_columns(self.folder, state, self.writer)
-        return stored == [(name, column_types.delta_type(kind)) for name, kind in self.columns.items()]
+        return stored == [(name, str(kind)) for name, kind in self.columns.items()]
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
