@@ -21,7 +21,6 @@ from ddcore.io.delta import commits, new_files, tables
 from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.delta.writer import Writer
-from ddcore.io.parquet.column_bounds import json_object
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
 from ddcore.io.state.layout import CODE, Layout
@@ -109,15 +108,9 @@ def write_pieces(
 
 def _statistics(file: run_writer.Written) -> str:
     """Delta's statistics of a file: its rows, and the bounds of its codes."""
-    least, greatest = ({CODE: str(code)} if file.rows else {} for code in (file.least, file.greatest))
-    return json_object(
-        {
-            "numRecords": str(file.rows),
-            "minValues": json_object(least),
-            "maxValues": json_object(greatest),
-            "nullCount": json.dumps({CODE: 0}, separators=(",", ":")),
-        }
-    )
+    least, greatest = ({CODE: code} if file.rows else {} for code in (file.least, file.greatest))
+    known = {"numRecords": file.rows, "minValues": least, "maxValues": greatest, "nullCount": {CODE: 0}}
+    return json.dumps(known, separators=(",", ":"))
 
 
 def commit(
@@ -263,7 +256,7 @@ class FileBatch(SortedBatch):
         """The first row whose code is at least this one."""
         if code is None:
             return otherwise
-        return int(self.file.lower_bounds(np.array([code], np.int64))[0])
+        return int(self.file.bounds(np.array([code], np.int64), "left")[0])
 
     def __len__(self) -> int:
         return self._rows
@@ -365,7 +358,7 @@ class FileBatch(SortedBatch):
         """The rows of the codes between two. Reads pages of codes."""
         if self._whole is not None:
             return self._whole.locate_between(after, to)
-        lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
+        lo, hi = (self.file.bounds(codes, "right") - self._first for codes in (after, to))
         return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
 
     def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
@@ -31,6 +31,7 @@ _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
 
 _Texts: TypeAlias = "tuple[np.ndarray, np.ndarray]"
+Side: TypeAlias = Literal["left", "right"]
 Rows: TypeAlias = "np.ndarray | slice"
 """Rows of a row group: by number, ascending, or a range."""
 
@@ -92,11 +93,11 @@ class RunFile:
         hi[other] = self._search(within[other], probes[other])[1]
         return lo, np.maximum(lo, hi)
 
-    def _pages_of(self, probes: np.ndarray, side: str) -> np.ndarray:
+    def _pages_of(self, probes: np.ndarray, side: Side) -> np.ndarray:
         """The last page whose first code is less than each probe, or for "right" at most the probe; -1 for none."""
         from ddcore.kernels.look_up import search
 
-        top: np.ndarray = np.searchsorted(self._top, probes, side=side) - 1  # type: ignore[call-overload]
+        top: np.ndarray = np.searchsorted(self._top, probes, side=side) - 1
         some = np.flatnonzero(top >= 0)
         first = self._index + top[some] * TOP
         last = np.minimum(first + TOP, self._index + self._pages)
@@ -119,22 +120,13 @@ class RunFile:
         before = self.starts[group] + row - first
         return lo + before, hi + before
 
-    def lower_bounds(self, codes: np.ndarray) -> np.ndarray:
-        """The first row whose code is at least each of these: int64[m]."""
-        rows, page = np.zeros(len(codes), np.int64), np.full(len(codes), -1)
+    def bounds(self, codes: np.ndarray, side: Side) -> np.ndarray:
+        """The first row whose code is at least each of these, or for "right" greater: int64[m]."""
+        rows = np.zeros(len(codes), np.int64)
         if self._pages:
-            page = self._pages_of(codes, "left")
-        some = np.flatnonzero(page >= 0)
-        rows[some] = self._search(page[some], codes[some])[0]
-        return rows
-
-    def upper_bounds(self, codes: np.ndarray) -> np.ndarray:
-        """The first row whose code is greater than each of these: int64[m]."""
-        rows, page = np.zeros(len(codes), np.int64), np.full(len(codes), -1)
-        if self._pages:
-            page = self._pages_of(codes, "right")
-        some = np.flatnonzero(page >= 0)
-        rows[some] = self._search(page[some], codes[some])[1]
+            page = self._pages_of(codes, side)
+            some = np.flatnonzero(page >= 0)
+            rows[some] = self._search(page[some], codes[some])[side == "right"]
         return rows
 
     def words(self, number: int, rows: np.ndarray) -> np.ndarray:
