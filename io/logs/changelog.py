@@ -136,15 +136,19 @@ class ChangeLog:
         self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
     ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
-        bounded = [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
-        return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
+        return new_files.write_file(
+            self.folder, stem, table, bounded=self._bounded, row_group=row_group, unsynced=unsynced
+        )
+
+    @property
+    def _bounded(self) -> list[str]:
+        """The columns of the table whose bounds are in Delta's log."""
+        return [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
-        updates = self.collect(self.scan_files([file]))
-        table = new_files.arrow_table(new_files.stored_columns(updates, self.columns), self.columns)
-        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
-        return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, bounded))
+        table = self.table(self.collect(self.scan_files([file])))
+        return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, self._bounded))
 
     def commit(
         self,

@@ -25,6 +25,7 @@ from ddcore.base.lazy import numpy as np
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.parquet.checked import Checked, damaged
 from ddcore.io.storage import store
+from ddcore.io.storage.objects import Whole
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Contents, Location, Mapped
 
@@ -291,16 +292,6 @@ class _Bounds:
         return json.dumps({"rows": self._rows, "bounds": self._columns}, separators=(",", ":"))
 
 
-class _Read:
-    """A file that was read as a whole, as an array."""
-
-    def __init__(self, address: Location, file: Contents) -> None:
-        self.address, self.data = address, np.frombuffer(file.read(file.size, 0), np.uint8)
-
-    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
-        """Nothing: all bytes are there."""
-
-
 def _digest_in_name(path: Location) -> str | None:
     name = _NAME.search(path.name)
     return name[1] if name else None
@@ -322,7 +313,7 @@ def _check(file: Contents, path: Location, expected: str, hint: str) -> None:
     if run is not None:
         parts = json.loads(run)
         units = np.frombuffer(base64.b64decode(parts["units"]), np.int64)
-        source = store.mapped(path) if isinstance(path, Path) else _Read(path, file)
+        source = file if isinstance(file, Whole) else store.mapped(path)
         checked = Checked(source, parts["end"], units, hint)
         for begin in range(0, checked.end, _PORTION):
             checked.need_range(begin, min(begin + _PORTION, checked.end))

@@ -350,10 +350,6 @@ class FileBatch(SortedBatch):
         self._rows_read += len(rows)
         return ColumnBatch.of(columns, width)
 
-    def part(self, start: int, stop: int) -> ColumnBatch:
-        """Updates number ``start`` to ``stop``."""
-        return self.decompress().part(start, stop)
-
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
         """The rows of the codes between two. Reads pages of codes."""
         if self._whole is not None:
@@ -380,23 +376,7 @@ class FileBatch(SortedBatch):
             hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
         return lo
 
-    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
-        """Copy the rows of each key. Reads all rows."""
-        self.decompress().scatter(at, out, values, keys, spans)
-
-    def code(self, row: int) -> int:
-        """The code of a row. Reads all rows."""
-        return self.decompress().code(row)
-
     def span(self, code: int) -> tuple[int, int]:
         """The rows with a code."""
         lo, hi = self.locate(np.array([code], np.int64))
         return int(lo[0]), int(hi[0])
-
-    def sample(self, step: int) -> np.ndarray:
-        """The code of every ``step``-th update. Reads all rows."""
-        return self.decompress().sample(step)
-
-    def versions(self) -> np.ndarray:
-        """The first coordinates of the times. Reads all rows."""
-        return self.decompress().versions()

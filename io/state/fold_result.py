@@ -14,29 +14,20 @@ from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.ledger.workloads import Workload
 from ddcore.io.logs.updates import Counts, merge_counts
-from ddcore.io.storage.store import Location
 from ddcore.io.storage.warehouse import Warehouse
 
 
 @record
 class Stored:
-    """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
-    groups. ``upstream`` and ``own``: as in :class:`~ddcore.io.storage.warehouse.Warehouse`.
+    """The warehouse, the live files of its state, by table name as in ``Warehouse.relative``, and the large groups.
 
     Can be sent between processes.
     """
 
-    root: Location
+    warehouse: Warehouse
     run: int
     files: Mapping[str, Sequence[LiveFile]]
     groups: LargeGroups = field(default_factory=LargeGroups)
-    upstream: Location | None = None
-    own: frozenset[str] = frozenset()
-
-    @property
-    def warehouse(self) -> Warehouse:
-        """The warehouse at ``root``."""
-        return Warehouse(self.root, self.upstream, self.own)
 
 
 @dataclass

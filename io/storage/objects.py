@@ -298,15 +298,19 @@ class Parts:
 class Whole:
     """An object that is read once, as a whole."""
 
-    __slots__ = ("_bytes", "size")
+    __slots__ = ("address", "data", "size")
 
     def __init__(self, address: Address) -> None:
-        self._bytes = read(address)
-        self.size = len(self._bytes)
+        self.address: Location = address
+        self.data = np.frombuffer(read(address), np.uint8)
+        self.size = len(self.data)
 
     def read(self, length: int, begin: int) -> bytes:
         """``length`` bytes from ``begin`` on."""
-        return self._bytes[begin : begin + length]
+        return self.data[begin : begin + length].tobytes()
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: all bytes are there."""
 
 
 def _read_all(address: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
