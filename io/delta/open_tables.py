@@ -49,8 +49,9 @@ def reading(folder: Location, doing: str = "read", state: TableState | None = No
 
 def head_of(folder: Location, state: TableState | None, writer: Writer | None = None) -> Head | None:
     """The head of a table at a state that the ledger names, if that is its newest version."""
-    if writer is not None and state is not None and (head := writer.head(folder)) is not None and head.state == state:
-        return head
+    known = None if writer is None else writer.heads.get(folder)
+    if known is not None and known.state == state:
+        return known
     head = heads.at(folder, state, None if writer is None else writer.seen.get(folder))
     if head is not None and writer is not None:
         writer.note_head(folder, head)

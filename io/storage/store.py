@@ -31,30 +31,7 @@ from ddcore.io.storage.address import Address, Location
 if TYPE_CHECKING:
     from ddcore.io.storage.objects import Object, Whole
 
-__all__ = [
-    "UNREADABLE",
-    "Contents",
-    "Entry",
-    "Location",
-    "Mapped",
-    "below",
-    "create_folder",
-    "delete",
-    "entries",
-    "exists",
-    "is_file",
-    "is_folder",
-    "mapped",
-    "modified",
-    "names",
-    "new_file",
-    "opened",
-    "read",
-    "remove_folder",
-    "size_of",
-    "source_of",
-    "sync",
-]  # fmt: skip
+__all__ = ["Location"]  # passed on
 
 
 _SMALL = 64 * 1024  # bytes of a file that is read and not mapped
