@@ -21,8 +21,7 @@ from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
 from ddcore.io.delta import commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
-from ddcore.io.logs.floats import one_nan_one_zero
-from ddcore.io.logs.updates import is_at_one_time
+from ddcore.io.logs.updates import is_at_one_time, one_nan_one_zero
 from ddcore.io.parquet.datafile import MayMeet
 from ddcore.io.project.frontiers import Window
 from ddcore.io.project.stored_columns import StoredColumns

@@ -26,6 +26,7 @@ from ddcore.io.state.run_writer import PAGE, PIECE, TOP, WORD
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
+from ddcore.kernels.blocks import copy_texts
 
 _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
@@ -269,8 +270,6 @@ class RunFile:
 
     def _payload(self, chunk: dict[str, Any], entries: np.ndarray) -> _Texts:
         """The texts or bytes of entries of a dictionary."""
-        from ddcore.kernels.blocks import copy_texts
-
         if len(entries) == chunk["of"]:
             ends = self._at(chunk["ends"], "<u4", slice(0, len(entries) + 1)).astype(np.int64)
             begins, ends = ends[:-1], ends[1:]
