@@ -112,13 +112,13 @@ class Lease:
         """Take a token greater than ``known``, which the ledger has: somebody deleted the objects of the lock, so that
         the tokens began anew. Raises LockHeld if another process took the lock over.
         """
-        self.check()
+        self._require_newest()
         claim = replace(self._claim, owes=True)
         if not _claimed(self._folder, known + 1, claim):
             raise self.lost()
         with self._writing:
             self.token, self._claim = known + 1, claim
-        self.check()
+        self._require_newest()
 
     def note_run(self, run: int) -> None:
         """Write the run's number into the lock, for the messages of other commands."""
@@ -127,6 +127,9 @@ class Lease:
 
     def check(self) -> None:
         """Raise LockHeld if another process has taken the lock over. One request."""
+        self._require_newest()
+
+    def _require_newest(self) -> None:
         if max(_tokens(self._folder), default=0) > self.token:
             raise self.lost()
 
