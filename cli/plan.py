@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import SELECT, Call, command, flag, limit_option, option
+from ddcore.cli.options import SELECT, Call, command, flag, option, whole_number
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
 from ddcore.cli.text import aligned, count, json_text
 from ddcore.cli.text import size as size_text
@@ -55,9 +55,9 @@ def plan(
         "With --against last: also what will change in the present contents of each output. The program is evaluated "
         "on the inputs from nothing, in this process, as verify does; nothing is written."
     ),
-    limit: Annotated[
-        int | None, limit_option(f"With --rows: at most N rows of each output; 0 for all. Default: {_ROWS}.")
-    ] = None,
+    limit: int | None = option(
+        "N", f"With --rows: at most N rows of each output; 0 for all. Default: {_ROWS}.", whole_number(0)
+    ),
     exit_code: bool = flag("With --against: exit with 3 when an output changes."),
 ) -> int:
     """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
