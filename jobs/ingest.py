@@ -21,7 +21,6 @@ from typing import Any
 from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import give_up
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
 from ddcore.io.project.project import Project
@@ -58,20 +57,18 @@ def ingest(
     settings: IngestSettings = _DEFAULT,
     *,
     engine: str = "spark",
-    labels: Labels = (),
     listener: Listener | None = None,
     held: predecessor.Held | None = None,
     found: Sequence[Source | Snapshot] | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
-    ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. ``labels`` are what the
-    sources call their versions, which need not have rows, and when they were made. An unfinished run that committed
-    nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock, and the
-    ledger; ``found``, what it found at these places, unless Spark reads them. ``listener(stage, done, total, note)`` is
-    called with the progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over
-    the log if rows are retracted, or if rows may now count more than once and the log is not much larger than the
-    source; plus one over what is replaced.
+    ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. An unfinished run that
+    committed nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock,
+    and the ledger; ``found``, what it found at these places, unless Spark reads them. ``listener(stage, done, total,
+    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
+    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
+    than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
@@ -115,7 +112,7 @@ def ingest(
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
-            work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
+            work = Work(ledger, reader, asked=asked, tell=tell)
             work.notes += [recovery.note(record) for record in finished]
             with work.cleaning(), taker(engine, project, reader.size) as take:
                 report = work.run(take)
