@@ -21,8 +21,7 @@ from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
 from ddcore.io.project.frontiers import frontier_json, is_open, nothing_closed, shown_frontier
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import Time, named
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor

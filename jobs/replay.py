@@ -32,8 +32,7 @@ from ddcore.jobs.fold import Listener
 from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import RunReport
 from ddcore.jobs.running import changes, clocks
-from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
-from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Options, Request, Runs
 from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.jobs.running.versions import ingests_of, versions_of
 from ddcore.jobs.upstream import Reader, waiting

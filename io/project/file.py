@@ -17,8 +17,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Upstream
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, RetentionSettings, Upstream
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import branch_setting, overridable_settings, path_of
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of

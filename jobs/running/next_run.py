@@ -24,8 +24,11 @@ from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.project.frontiers import Window, close, is_open, nothing_closed, shown_frontier, versions
+from ddcore.io.project.project import Project
 from ddcore.io.project.times import Time, least, shown
+from ddcore.jobs.fold import Listener
 from ddcore.jobs.running import instants
+from ddcore.jobs.warm import Warm
 
 if TYPE_CHECKING:
     from ddcore.io.project.kept_plans import KeptPlan
@@ -67,6 +70,21 @@ class Request:
     value_bytes: int = DEFAULT.value_bytes
     whole: str = ""
     through: Time | None = None
+
+
+@record
+class Options:
+    """What to fold, how, and who is told. ``select``: the words that name some outputs; ``parallelism`` forces the
+    number of Spark workers; ``warm``: what earlier runs of this process left in memory.
+    """
+
+    project: Project
+    request: Request
+    engine: str
+    parallelism: int | None
+    listener: Listener | None
+    select: tuple[str, ...]
+    warm: Warm | None = None
 
 
 @record

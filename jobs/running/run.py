@@ -29,8 +29,7 @@ from ddcore.jobs.lineage import Lineage
 from ddcore.jobs.report import RunReport
 from ddcore.jobs.running import changes, instants
 from ddcore.jobs.running.commits import Commits
-from ddcore.jobs.running.next_run import Effect, NextRun
-from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.next_run import Effect, NextRun, Options
 from ddcore.jobs.running.profiles import warnings
 from ddcore.jobs.running.records import Records
 from ddcore.jobs.running.versions import Version, ingests_of, rows_of, versions_of
