@@ -151,14 +151,8 @@ def _own(section: Section, upstream: Project, warehouse: Location) -> Section:
 
 def _dialect(section: Section, program: str) -> str:
     """The dialect of a program of SQL, which names are those of ``ddcore.sql``."""
-    dialect = section.text("dialect")
-    if dialect is None:
-        return DIALECTS[0]
-    if dialect not in DIALECTS:
-        raise section.wrong(
-            "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
-        )
-    if not program.endswith(".sql"):
+    dialect = section.one_of("dialect", DIALECTS)
+    if "dialect" in section.table and not program.endswith(".sql"):
         raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
     return dialect
 
