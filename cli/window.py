@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
-from ddcore.io.ledger.readable import version_number
+from ddcore.io.ledger.readable import time_named
 from ddcore.io.project.times import Time, example
 
 if TYPE_CHECKING:
-    from ddcore.io.ledger.version_names import VersionNames
     from ddcore.io.project.project import Project
 
 
@@ -42,18 +41,9 @@ def window(
     if latest is None:
         raise UsageError("no version was ingested yet", "begin with: ddcore ingest INPUT SOURCE")
     option, text = ("--to-version", last) if to is None else ("--to", to)
-    start = None if first is None else _time(first, "--from-version", latest, names, begins=True, nearest=True)
-    end = None if text is None else _time(text, option, latest, names, nearest=or_before)
+    start = None if first is None else time_named(first, latest, "--from-version", names, begins=True, nearest=True)
+    end = None if text is None else time_named(text, latest, option, names, nearest=or_before)
     if end is not None and or_before and len(project.dims) == 1:
         end = min(end, latest)
     check_window(ledger, project.dims, start, end, option=option, inputs=ledger.inputs())
     return start, end
-
-
-def _time(text: str, option: str, latest: Time, names: VersionNames, *, begins: bool = False, nearest: bool) -> Time:
-    """The time that an option names."""
-    if len(names.dims) == 1:
-        return Time([version_number(text, latest.version, option, names, begins=begins, nearest=nearest)])
-    if text.strip() == "latest" and not begins:
-        return latest
-    return names.time(text, option, begins=begins, nearest=nearest)
