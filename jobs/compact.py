@@ -88,7 +88,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     else:
         with predecessor.writing(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
             finished = recovery.finish(ledger)  # a compaction must not take the commit of a killed ingest back
-            stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
+            stale_lock = predecessor.tell(lock, ledger, finished=finished)
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
     report.took = time.perf_counter() - start

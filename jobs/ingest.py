@@ -104,9 +104,7 @@ def ingest(
             finished = recovery.finish(ledger)
             intent = ledger.open_intent()
             give_up(ledger, "it was not finished, and an ingest came first")
-            stale_lock = predecessor.tell(
-                lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
-            )
+            stale_lock = predecessor.tell(lock, ledger, predecessor.given_up(intent, ledger), finished)
             is_looked_up = known.cache_info().currsize > 0
             if is_looked_up and ledger.entries.last != known().entries.last:
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
@@ -119,7 +117,7 @@ def ingest(
             names = ledger.version_names(project.dims)
             unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
             report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
-    return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
+    return replace(report, engine=engine, took=round(time.monotonic() - start, 3), stale_lock=stale_lock)
 
 
 def _check_columns(project: Project, name: str, found: Callable[[], Ledger]) -> None:

@@ -42,6 +42,7 @@ from ddcore.text.sizes import shown_size
 from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
+    from ddcore.io.ledger.records import IngestRecord, UndoRecord
     from ddcore.io.storage.lease import Lease
     from ddcore.planning.plan import Plan
 
@@ -101,7 +102,7 @@ def run(
         taken = 0 if reader is None or (ledger.open_intent() and not full_refresh) else len(reader.take())
         keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger, reader, taken)
-        replay.note_predecessor(lock, predecessor.finished(finished))
+        replay.note_predecessor(lock, finished)
         report = replay.fold_all(lock.note_run, stack)
         report.published = publish(project, ledger, None if warm is None else warm.tables, options.engine)
         if not select:
@@ -211,11 +212,11 @@ class _Replay:
         lower = upcoming.times.upper
         return replace(upcoming, last=last, times=Window(lower, close(lower, last)), effect=Effect.EXTEND)
 
-    def note_predecessor(self, lock: Lock | Lease, outcome: str) -> None:
-        """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
-        ``outcome`` if it left none.
+    def note_predecessor(self, lock: Lock | Lease, finished: Sequence[IngestRecord | UndoRecord]) -> None:
+        """Note a process that ended while it held the lock, and what becomes of the run that it may have left; what is
+        ``finished`` if it left none.
         """
-        intent = self.ledger.open_intent()
+        intent, outcome = self.ledger.open_intent(), ""
         if intent is not None and self.options.request.refresh:
             outcome = f"run {intent.run} is given up, and everything is folded anew"
         elif intent is not None:
@@ -224,7 +225,7 @@ class _Replay:
             outcome = f"run {intent.run} {ending}"
             if lock.dead is None:
                 predecessor.note_unfinished(intent, ending)
-        self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome)
+        self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome, finished)
 
     def fold_all(self, note_run: Callable[[int], None], stack: ExitStack) -> RunReport:
         """Fold until no version is left. ``stack`` keeps a session of Spark for published tables."""

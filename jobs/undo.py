@@ -77,9 +77,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()
-        stale_lock = predecessor.tell(
-            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
-        )
+        stale_lock = predecessor.tell(lock, ledger, predecessor.given_up(intent, ledger), finished)
         if not is_done:
             work.commit()
     return UndoReport(
@@ -91,7 +89,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         minus=sum(minus for _, minus in record.all_counts.values()),
         first=record.first,
         last=record.last,
-        took=time.monotonic() - start,
+        took=round(time.monotonic() - start, 3),
         restates=work.restates,
         stale_lock=stale_lock,
     )
