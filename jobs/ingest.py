@@ -24,8 +24,7 @@ from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
 from ddcore.io.project.project import Project
-from ddcore.io.project.settings import ENGINES
-from ddcore.io.project.times import LARGEST_TIME, Time
+from ddcore.io.project.times import Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
@@ -75,8 +74,6 @@ def ingest(
     """
     start = time.monotonic()
     project.check_own_input("ingest", input_name)
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
     settings = replace(
         settings, version=version_of(settings.version, project), restate=start_of(settings.restate, project)
@@ -141,8 +138,6 @@ def _reader(
     find: Callable[[Sequence[str]], list[Any]],
 ) -> Reader:  # fmt: skip
     """What reads the sources at these places. DataError, UsageError."""
-    if not paths:
-        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
     form = settings.form
     reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "paths": tuple(paths)}
     if form in EVENT_FORMS:
@@ -220,8 +215,6 @@ def _time_of_all(version: Version | None, form: str, dims: Sequence[str]) -> Tim
 def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
     schema, version, diff = project.input_schema(name), settings.version, settings.diff
     time = _time_of_all(version, settings.form, project.dims)
-    if time is not None and not all(0 <= coordinate <= LARGEST_TIME for coordinate in time):
-        raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):
         raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
     rules = Rules(schema, project.dims, time, diff, dict(settings.column))

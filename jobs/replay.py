@@ -77,8 +77,6 @@ def run(
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
     """
-    if full_refresh and first is not None:
-        raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
     if select and (full_refresh or first is not None or corrections):
         option = "--full-refresh" if full_refresh else "--corrections" if corrections else f"--from-version {first}"
         raise UsageError(f"{option}: it concerns all outputs, and --select names some", "leave one of the two out")
