@@ -327,17 +327,9 @@ def _start(watch: Watch, words: Sequence[int]) -> Derivation:
 
 def _keeping_away(watch: Watch) -> list[str]:
     """The places of operators that keep rows away, among those that the output rests on."""
-    waiting, seen, source_lines = [watch.output], set[int](), list[str]()
-    while waiting:
-        index = waiting.pop()
-        if index in seen:
-            continue
-        seen.add(index)
-        node = watch.node(index)
-        operator = node.operator
-        if isinstance(operator, Negate) or (isinstance(operator, Multiset) and operator.operation == "except_"):
-            source_lines.append(node.source_line)
-        waiting += node.inputs
-        scope = watch.graph.scopes[node.scope]
-        waiting += [*scope.variables, *scope.results] if node.scope else []
-    return sorted(set(source_lines))
+    nodes = [watch.node(index) for index in watch.graph.upstream([watch.output])]
+    return sorted({node.source_line for node in nodes if _keeps_away(node.operator)})
+
+
+def _keeps_away(operator: object) -> bool:
+    return isinstance(operator, Negate) or (isinstance(operator, Multiset) and operator.operation == "except_")
