@@ -230,7 +230,7 @@ class _Replay:
         start = time.perf_counter()
         while (upcoming := self._following()) is not None or self._take_more():
             if upcoming is not None:
-                if self.report.nothing_new and self._has_tables():
+                if self.report.nothing_new and self.options.project.published:
                     stack.enter_context(engines.kept(self.options.engine))
                 note_run(upcoming.number)
                 self._note(upcoming)
@@ -257,9 +257,6 @@ class _Replay:
         assert self.program is not None
         run = Run(self.options, self.ledger, self.program, upcoming, self.report)
         run.fold(has_more=self.runs.has_more_after(upcoming))
-
-    def _has_tables(self) -> bool:
-        return any(settings.table is not None for settings in self.options.project.outputs.values())
 
     def _take_more(self) -> bool:
         """Take over what other inputs have that could not be before: a run was unfinished, or had to come first."""

@@ -125,6 +125,11 @@ class Project:
         return Warehouse(self.warehouse, self.upstream.warehouse, frozenset(self.inputs) - self.upstream.inputs)
 
     @property
+    def published(self) -> dict[str, TableSettings]:
+        """The outputs whose present contents are published, and how."""
+        return {name: one.table for name, one in self.outputs.items() if one.table is not None}
+
+    @property
     def home(self) -> Location:
         """The warehouse whose branches there are: the one that the project names, also where it works on a branch."""
         return self.warehouse.parent.parent if self.branch else self.warehouse
