@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ddcore.text.cells import cell, count, plain, printable
-from ddcore.text.listing import aligned, cut, fits, laid_out
+from ddcore.text.listing import aligned, cut, laid_out
 
 __all__ = [
-    "aligned", "cell", "count", "cut", "duration", "fits", "json_text", "laid_out", "message", "plain", "printable",
+    "aligned", "cell", "count", "cut", "duration", "json_text", "laid_out", "message", "plain", "printable",
     "size", "titled",
 ]  # fmt: skip
 
