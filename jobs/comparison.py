@@ -6,7 +6,7 @@ Reads the ledger and Delta logs, and no rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +53,9 @@ class OutputChange:
 
     output: str
     change: str
-    added: Mapping[str, str]
-    removed: Mapping[str, str]
-    retyped: Mapping[str, tuple[str, str]]
+    added: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, str] = field(default_factory=dict)
+    retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of JSON: the output, what becomes of it, and its columns that differ."""
@@ -182,16 +182,16 @@ def _outputs(plan: Plan, former: Former) -> Iterator[OutputChange]:
     for output in sorted(name for name in {**former.definitions, **now} if not is_test(name)):
         before = former.columns.get(output, {})
         after = _columns(plan.outputs[output]) if output in now else {}
-        added = {name: kind for name, kind in after.items() if name not in before}
-        removed = {name: kind for name, kind in before.items() if name not in after}
-        retyped = {name: (before[name], kind) for name, kind in after.items() if before.get(name, kind) != kind}
         if output not in now:
-            yield OutputChange(output, "dropped", {}, {}, {})
+            yield OutputChange(output, "dropped")
         elif output not in former.definitions:
-            yield OutputChange(output, "new", {}, {}, {})
+            yield OutputChange(output, "new")
         elif former.definitions[output] == now[output]:
-            yield OutputChange(output, "unchanged", {}, {}, {})
+            yield OutputChange(output, "unchanged")
         else:
+            added = {name: kind for name, kind in after.items() if name not in before}
+            removed = {name: kind for name, kind in before.items() if name not in after}
+            retyped = {name: (before[name], kind) for name, kind in after.items() if before.get(name, kind) != kind}
             is_other = list(before.items()) != list(after.items())
             yield OutputChange(output, "columns" if is_other else "difference", added, removed, retyped)
 
@@ -205,21 +205,13 @@ def _arrangements(plan: Plan, former: Former) -> Iterator[ArrangementChange]:
     built = [a for a in own if a.fingerprint not in former.arrangements]
     upstream = {a.index: _upstream(plan, a.node) for a in built}
     for one in own:
-        index = labels.get(one.fingerprint)
-        label, of, key = (
-            ("", "", "") if index is None else (index.label, f"{index.box.number} {index.box.title}", index.key_text)
-        )
-        why = ""
-        if one not in built:
-            change = "kept"
-        else:
-            change = "built"
+        index, change, why = labels.get(one.fingerprint), "kept", ""
+        if one in built:
             first = next((a for a in built if a.node != one.node and a.node in upstream[one.index]), None)
             cause = None if first is None else labels.get(first.fingerprint)
-            why = "other rows, columns or key"
-            if cause is not None:
-                why = f"computed from {cause.label}"
-        yield ArrangementChange(f"state/{one.fingerprint}", change, why, label, of, key)
+            change, why = "built", "other rows, columns or key" if cause is None else f"computed from {cause.label}"
+        named = () if index is None else (index.label, f"{index.box.number} {index.box.title}", index.key_text)
+        yield ArrangementChange(f"state/{one.fingerprint}", change, why, *named)
     for fingerprint in sorted(former.arrangements - {a.fingerprint for a in plan.arrangements}):
         yield ArrangementChange(f"state/{fingerprint}", "dropped", "nothing reads it")
 

@@ -130,7 +130,7 @@ def snapshot(folder: Location, *, footers: bool = True) -> Snapshot:
         paths = {
             path: (
                 actions["size_bytes"][number],
-                {name.removeprefix("partition."): _partition_text(actions[name][number]) for name in names},
+                {name.removeprefix("partition."): partition_text(actions[name][number]) for name in names},
             )
             for number, path in enumerate(map(unquote, actions["path"]))
         }
@@ -159,7 +159,7 @@ def _opened(folder: Location) -> DeltaTable:
     return DeltaTable(location(folder), storage_options=options_of(folder))
 
 
-def _partition_text(value: Any) -> str | None:
+def partition_text(value: Any) -> str | None:
     """A value of a partition as Delta's log has it."""
     if value is None:
         return None
