@@ -25,7 +25,7 @@ from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
 from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain, together
 
-_FEW, _FEW_OWNERS = 1 << 12, 16  # updates, and workers
+_FEW, _FEW_OWNERS, _COMPARED = 1 << 12, 4, 64  # updates, and workers
 _PART = 1 << 13  # updates for a worker, so that a part is worth what it costs apart from its bytes
 FEW_JOINED = 1 << 10  # updates of a part that is encoded, and decoded, with others
 
@@ -101,7 +101,7 @@ def _owners(codes: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
     """The worker in whose range each code is: uint8[n] or uint16[n]. Few boundaries are compared one after another,
     which takes less time than a search.
     """
-    if len(codes) <= _FEW or len(boundaries) >= _FEW_OWNERS:
+    if len(codes) <= _FEW or len(boundaries) >= _COMPARED:
         return np.searchsorted(np.array(boundaries, dtype=np.int64), codes, side="right").astype(np.uint16)
     owners = np.zeros(len(codes), dtype=np.uint8)
     for boundary in boundaries:

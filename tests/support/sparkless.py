@@ -264,10 +264,12 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0, en
 
 
 def tuning_of(seed: int) -> Tuning:
-    """A tuning for the project of a seed: files are looked into; updates of a window are packed, and only those that a
-    stored batch has partners of are joined.
+    """A tuning for the project of a seed: files are looked into; updates that wait are compressed, those of a window
+    are packed, and only those that a stored batch has partners of are joined.
     """
     tuning = Tuning(small_file_rows=0) if seed % 3 else DEFAULT
+    if seed % 7 < 3:
+        tuning = replace(tuning, waiting_rows=1, waiting_rows_limited=1)
     if seed % 5 < 3:  # keys of joins are divided, however few rows they have
         tuning = replace(tuning, heavy_load=0)
     return replace(tuning, packed_rows=1, packing_rows=1, partner_ratio=0) if seed % 2 else tuning
