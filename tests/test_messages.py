@@ -221,9 +221,9 @@ def test_compressed_updates_go_together_where_they_are_few_for_the_workers(
         deliveries.append(Delivery(arrangement, rounds, arrangement.queued(updates([words], rows)).compress()))
         sent.setdefault(rounds, []).extend(words.tolist())
     together = [*grouped(deliveries, workers)]
-    for rounds, words in sent.items():
-        some = [message for message in together if message.rounds == rounds]
-        assert [word for message in some for word in columns(arrangement, message)[0]] == words
+    for of, expected in sent.items():
+        some = [message for message in together if message.rounds == of]
+        assert [word for message in some for word in columns(arrangement, message)[0]] == expected
         assert all(len(message) >= 100 * workers for message in some[:-1])
     assert all(isinstance(message.updates, Compressed) for message in together)
     assert len(together) == {1: 6, 2: 4, 7: 3}[workers]

@@ -72,7 +72,7 @@ def watch() -> None:
     """
     from ddcore.data.encoding import key_codes
     from ddcore.engine.worker import Worker
-    from ddcore.jobs.engines import workers
+    from ddcore.jobs.engines import messages, workers
     from ddcore.jobs.engines.workers import Member
 
     step, superstep = Worker.step, Member._superstep
@@ -101,7 +101,7 @@ def watch() -> None:
                 assert set(owners.tolist()) <= {member[0].number}, arrangement
         step(self)
 
-    divide, queue, encode, kept = Member._divided, Member._queue, workers.encoded, list[int]()
+    divide, queue, encode, kept = Member._divided, Member._queue, messages.encoded, list[int]()
 
     def queued(self: Any, message: Any) -> None:
         kept.append(len(message))
@@ -118,10 +118,10 @@ def watch() -> None:
             assert rows < room + self.shared.parallelism, f"{rows} updates with their copies, where {room} may be"
         return outgoing
 
-    def parted(messages: Any) -> Any:
-        sizes = [len(message) for message in messages]
+    def parted(some: Any) -> Any:
+        sizes = [len(message) for message in some]
         assert max(sizes, default=0) <= member[0]._most, f"parts of {sizes} updates"
-        return encode(messages)
+        return encode(some)
 
     patch = pytest.MonkeyPatch()
     patch.setattr(Member, "_divided", bounded)
