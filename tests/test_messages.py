@@ -19,7 +19,6 @@ import pytest
 from ddcore.base.schema import Schema, parse_schema
 from ddcore.data import encoding
 from ddcore.engine.queues import waiting
-from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import PeerLost
