@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.errors import ProgramError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.base.lattice import le
-from ddcore.io.delta import column_types, tables
+from ddcore.io.delta import tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.finding import find_project
@@ -149,7 +149,7 @@ def of_run(ledger: Ledger, run: RunRecord, dims: tuple[str, ...]) -> Former:
         state = run.tables.get(f"outputs/{output}")
         if state is not None and not is_test(output):
             stored = tables.stored_columns(ledger.warehouse.output(output), state, ledger.writer)
-            columns[output] = {name: _named(kind) for name, kind in stored if name not in (*dims, "diff")}
+            columns[output] = {name: kind for name, kind in stored if name not in (*dims, "diff")}
     return Former(f"run {run.run}", run.fingerprint, run.definitions, columns, frozenset(run.arrangements), run)
 
 
@@ -174,15 +174,7 @@ def compared(plan: Plan, former: Former) -> Comparison:
 
 
 def _columns(schema: Schema) -> dict[str, str]:
-    return {name: _named(column_types.delta_type(kind)) for name, kind in schema.items()}
-
-
-def _named(kind: str) -> str:
-    """A type of Delta's by our name for it; one that is nested as it is."""
-    try:
-        return str(column_types.type_of_text(kind))
-    except ProgramError:
-        return kind
+    return {name: str(kind) for name, kind in schema.items()}
 
 
 def _outputs(plan: Plan, former: Former) -> Iterator[OutputChange]:

@@ -22,7 +22,7 @@ from ddcore.base.errors import UsageError
 from ddcore.base.schema import Type
 from ddcore.base.version import __version__
 from ddcore.io.delta import deltalog
-from ddcore.io.delta.column_types import columns, delta_schema, delta_type
+from ddcore.io.delta.column_types import columns, delta_schema
 from ddcore.io.delta.open_tables import location, options_of
 from ddcore.io.delta.syncs import sync_all
 from ddcore.io.delta.table_files import AddedFile
@@ -184,7 +184,7 @@ class Commit:
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """The columns with their types, as the log has them."""
-        return tuple((name, delta_type(kind)) for name, kind in self.schema.items())
+        return tuple((name, str(kind)) for name, kind in self.schema.items())
 
     def actions(self, before: Snapshot | None) -> Iterator[dict[str, Any]]:
         """The lines of the log, after the version ``before``."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta.column_types import delta_type
 from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger.ledger import Ledger
@@ -160,7 +159,7 @@ class Publication:
         before = self.known.pop(self.folder, None)
         if before is None or not before.is_of(there):
             before = snapshot(self.folder)
-        wanted = tuple((name, delta_type(kind)) for name, kind in self.table.schema.items())
+        wanted = tuple((name, str(kind)) for name, kind in self.table.schema.items())
         if before.columns != wanted or before.partition_by != self.settings.partition_by:
             return self._made_again(due, "its columns or partitions are others", before)
         if not there.is_newest or before.files is None:
