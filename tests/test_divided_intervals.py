@@ -134,6 +134,28 @@ def test_times_that_are_complete_later(seed: int, name: str, tmp_path: Path, mon
     compare(case, f"seed {seed}", expected_of(case), logs_of(project, plan.outputs))
 
 
+@pytest.mark.parametrize("limited", [False, True])
+def test_copies_count_where_updates_are_divided(limited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of these intervals goes to all workers, and where memory is limited rows of a heavy key, too. That no more
+    is divided at once than may be, with all copies, is checked by :func:`sparkless.watch`.
+    """
+    numbers = np.arange(200) % 12
+    zeros = {"version": numbers * 0, "diff": numbers * 0 + 1}
+    rows = pl.DataFrame({"n": numbers, "m": numbers * 0, "s": ["x"] * 200} | zeros)
+    ends = pl.DataFrame({"a": numbers * 0, "b": numbers * 0 + 11, "s": [f"{row}" for row in range(200)]} | zeros)
+    text = "out = rows.join_between(ends, 'n', 'a', 'b').group_by('n').agg(c=dd.count())"
+    if limited:
+        text = "out = rows.join(ends, on={'m': 'a'}).group_by('n').agg(c=dd.count())"
+    case = case_of(0, text, {"rows": rows, "ends": ends})
+    tuning = Tuning(divided_rows=8, message_rows=4, heavy_load=0)
+    project = project_of(tmp_path / "p", case, tuning=tuning)
+    stage = sparkless.install(monkeypatch, seed=0)
+    replay.run(replace(project, memory=1 << 20) if limited else project, engine="spark", parallelism=3)
+    assert len(stage.reports) == 3
+    plan = build(case.program, project.inputs, project.dims)
+    compare(case, "by three", expected_of(case), logs_of(project, plan.outputs))
+
+
 @pytest.mark.parametrize("closed", ["both", "left", "right", "none"])
 @pytest.mark.parametrize("open_nulls", [False, True])
 def test_an_interval_goes_to_the_owners_of_its_values_alone(closed: Any, open_nulls: bool) -> None:

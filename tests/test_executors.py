@@ -384,7 +384,7 @@ project = find_project(Path(sys.argv[1]), {"DDCORE_MASTER": sys.argv[2]})
 project = replace(project, tuning=Tuning(parallel_rows=1, fed_rows=1))
 with engines.kept("spark"), session.spark_context(project.spark_conf, project.spark_master) as context:
     for line in sys.stdin:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while slots._executors(context) != int(line):
             assert time.monotonic() < until, slots._executors(context)
             time.sleep(0.1)

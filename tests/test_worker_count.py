@@ -9,7 +9,7 @@ import pytest
 
 from ddcore.base.errors import UsageError
 from ddcore.base.tuning import Tuning
-from ddcore.io.ledger.workloads import Workload, kept, workloads_from_json, workloads_to_json
+from ddcore.io.ledger.workloads import Workload, kept
 from ddcore.jobs.engines.worker_count import GIVEN, WORKER_ROWS, WorkerCount
 
 TUNING = Tuning(parallel_rows=1_000_000, worker_start_seconds=4.0)
@@ -161,4 +161,3 @@ def test_few_are_kept_and_the_old_forgotten() -> None:
     assert [one.run for one in loads] == [292, 293, 294, 295, 296, 297, 298, 299]
     loads = kept([load(1, 2, 5, 1.0), load(2, 1, 5, 1.0)], load(101, 1, 5, 2.0))
     assert [(one.run, one.workers) for one in loads] == [(101, 1)]
-    assert workloads_from_json(workloads_to_json(loads)) == loads

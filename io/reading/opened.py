@@ -18,6 +18,7 @@ from ddcore.io.project.frontiers import corners
 from ddcore.io.reading.opened_log import Log
 from ddcore.io.reading.opening import project_at
 from ddcore.io.reading.published import finished_run, output_names
+from ddcore.io.storage.store import is_folder
 from ddcore.text.cells import count
 from ddcore.text.listing import aligned
 from ddcore.text.wording import brief, listed, meant
@@ -178,7 +179,6 @@ class Logs(Mapping[str, Log]):
     def _ledger(self) -> Ledger | None:
         """The ledger; None where there is no warehouse yet."""
         from ddcore.io.reading.folded import ledger_of
-        from ddcore.io.storage.store import is_folder
 
         return ledger_of(self._settings) if is_folder(self._settings.warehouse) else None
 

@@ -67,10 +67,11 @@ def _new(samples: Samples, group: Sequence[Arrangement]) -> tuple[Spread, float]
 
     Nothing of hashed codes, but for joins.
     """
-    sources = {source for arrangement in group for source in samples.sources(arrangement)}
-    codes = joined(samples.of(source) for source in sorted(sources))
-    if not len(codes[0]) and any(is_direct([a.collection[name] for name in samples.key(a)]) for a in group):
-        return samples.integers(), _UNSURE
+    sources = dict.fromkeys(source for arrangement in group for source in samples.sources(arrangement))
+    codes = joined(map(samples.of, sources))
+    keys = [[arrangement.collection[name] for name in samples.key(arrangement)] for arrangement in group]
+    if not len(codes[0]) and any(map(is_direct, keys)):
+        return samples.alike([kind for key in keys if is_direct(key) for kind in key]), _UNSURE
     return codes, _NEW
 
 

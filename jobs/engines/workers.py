@@ -187,7 +187,7 @@ class Member:
     def _divided(self) -> dict[int, list[Message]]:
         """Some of the updates that may belong to others, by owner. Those of this worker are queued."""
         outgoing: dict[int, list[Message]] = {}
-        for message in map(self._consolidating.of, grouped(self._some())):
+        for message in map(self._consolidating.of, grouped(self._some(), self.shared.parallelism)):
             for owner, part in divided(message, self.shared.division):
                 if owner == self.number:
                     self._queue(part)
