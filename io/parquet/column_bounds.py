@@ -49,8 +49,14 @@ def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
     if len(column) <= few and not pa.types.is_floating(column.type):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
+<<<<<<< HEAD
+    from ddcore.data.arrow import series_of
+
+    series = series_of(column)
+=======
     series = pl.from_arrow(column)
     assert isinstance(series, pl.Series)
+>>>>>>> main
     if series.dtype.is_float() and series.is_nan().any():
         return None
     return series.min(), series.max()
