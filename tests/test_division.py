@@ -24,6 +24,7 @@ from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.protocol import SharedFold
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 
 WORKERS = 16
 EVEN = 1.25  # greatest load over the mean that is asked
@@ -87,6 +88,18 @@ def test_appends_beyond_all_that_is_stored_are_divided(
     for work, first in zip(found, (0, (days - 1) * 1_000), strict=True):
         keys = rows.filter(pl.col("version").is_between(first // 1_000, work.fold.window.upper[0][0] - 1))["id"]
         assert unevenness(work, keys) <= EVEN
+
+
+@pytest.mark.parametrize(("rows", "owners"), [(400, 1), (501, 2), (2_600, 6), (20_000, WORKERS)])
+def test_what_few_rows_reach_has_few_owners(
+    rows: int, owners: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = pl.Series("id", np.random.default_rng(3).permutation(rows), dtype=pl.Int64)
+    frame = pl.DataFrame({"id": ids, "amount": ids % 97, "at": ids, "version": ids * 0, "diff": ids * 0 + 1})
+    monkeypatch.setenv(WORKER_ROWS, "1")
+    (work,) = divided(tmp_path, counted, monkeypatch, [0], Tuning(owner_rows=500), rows=frame)
+    assert all(sum(cut < 2**63 - 1 for cut in cuts) == owners - 1 for cuts in work.division.boundaries.values())
+    assert unevenness(work, ids) <= EVEN * WORKERS / owners
 
 
 def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:

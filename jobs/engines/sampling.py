@@ -72,6 +72,11 @@ class Samples:
         """The codes of new updates by one key, as far as its columns are, or are computed from, those of one input."""
         return joined(self._inputs.of(*source) for source in self.sources(arrangement))
 
+    def reaching(self, group: Sequence[Arrangement]) -> int:
+        """The rows of the window of all inputs that some arrangements depend on."""
+        reads = self._plan.upstream(arrangement.node for arrangement in group)
+        return sum(self._inputs.rows[name] for name, node in self._plan.sources.items() if node in reads)
+
     def sources(self, arrangement: Arrangement) -> list[Source]:
         """The inputs that have the columns of a key, or those that it is computed from, and what these are there."""
         key = self.key(arrangement)
@@ -205,6 +210,20 @@ class _Inputs:
             self._spreads[name, columns] = self._read(name, columns)
         return self._spreads[name, columns]
 
+    @cached_property
+    def rows(self) -> Mapping[str, int]:
+        """At most how many rows of each input the window has."""
+        return {name: sum(file.rows for file in self._files(name)[1]) for name in self._fold.plan.inputs}
+
+    def _files(self, name: str) -> tuple[ChangeLog, list[LiveFile]]:
+        """The log of an input, and its files that may have rows of the window."""
+        fold = self._fold
+        log = input_log(fold.stored.warehouse, fold.settings, name, fold.plan.inputs[name])
+        files = [
+            file for file in log.files(fold.inputs[name]) if fold.window.may_meet(file.lower, file.upper, log.dims)
+        ]
+        return log, files
+
     def _read(self, name: str, columns: tuple[Column, ...]) -> Spread:
         """Rows of an input's window, in slices with even distances, and for how many each stands.
 
@@ -215,10 +234,7 @@ class _Inputs:
 
         fold = self._fold
         most = fold.settings.tuning.sampled_rows
-        log = input_log(fold.stored.warehouse, fold.settings, name, fold.plan.inputs[name])
-        files = [
-            file for file in log.files(fold.inputs[name]) if fold.window.may_meet(file.lower, file.upper, log.dims)
-        ]
+        log, files = self._files(name)
         rows = sum(file.rows for file in files)
         if not rows:
             return np.empty(0, np.int64), np.empty(0, np.float64)
