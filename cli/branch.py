@@ -50,7 +50,7 @@ def branch(
     else:
         shared = f"shares {count(report.files)} files, {size(report.bytes)}"
         out.say(f"branch {name} of {report.source} is made: {shared}; use it with: --branch {name}")
-    out.result("branch", **job.result(report))
+    out.result("branch", **vars(report))
     return 0
 
 

@@ -8,7 +8,7 @@ from ddcore.cli.completion import version_names
 from ddcore.cli.options import Call, command, flag, option
 from ddcore.cli.output import Output
 from ddcore.cli.text import count
-from ddcore.io.ledger.readable import version_number
+from ddcore.io.ledger.readable import time_named
 from ddcore.io.project.frontiers import shown_frontier
 from ddcore.io.project.times import Time
 
@@ -55,10 +55,7 @@ def _time(project: Project, text: str | None) -> Time | None:
 
     ledger = ledger_of(project)
     names = ledger.version_names(project.dims)
-    if len(project.dims) > 1:
-        return names.time(text, "--since", begins=True, nearest=True)
-    last = finished_run(ledger).last.version
-    return Time([version_number(text, last, "--since", names, begins=True, nearest=True)])
+    return time_named(text, finished_run(ledger).last, "--since", names, begins=True, nearest=True)
 
 
 def _tell(out: Output, report: CompactReport, dry_run: bool) -> None:

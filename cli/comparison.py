@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.cli.output import Output, count
-from ddcore.cli.text import aligned, cell, laid_out, plain
+from ddcore.cli.text import cell, laid_out, plain, titled
 
 if TYPE_CHECKING:
     from ddcore.jobs.comparison import Comparison, OutputChange
@@ -22,17 +22,12 @@ _WIDTH = 100  # columns, where no terminal says otherwise
 def tell_comparison(out: Output, comparison: Comparison, write: Callable[..., None], *, counted: bool = False) -> None:
     """The outputs, and the arrangements that are built or dropped; ``counted``: how many are kept, too."""
     width = out.width or _WIDTH
-    rows = [["output", "change", "columns"]]
-    rows += [[one.output, _WORDS[one.change], _columns(one)] for one in comparison.outputs]
-    write("")
-    for line in aligned(rows, [], width, header=True):
-        write(line.rstrip())
-    rows = [["arrangement", "of", "key", "change", "why"]]
-    rows += [[one.label, one.of, one.key, one.change, one.why] for one in comparison.of_change("built")]
-    if len(rows) > 1:
-        write("")
-        for line in aligned(rows, [], width, header=True):
-            write(line.rstrip())
+    outputs = [[one.output, _WORDS[one.change], _columns(one)] for one in comparison.outputs]
+    built = [[one.label, one.of, one.key, one.change, one.why] for one in comparison.of_change("built")]
+    for line in titled(["output", "change", "columns"], outputs, width):
+        write(line)
+    for line in titled(["arrangement", "of", "key", "change", "why"], built, width):
+        write(line)
     kept, dropped = (len(comparison.of_change(change)) for change in ("kept", "dropped"))
     counts = [f"{count(kept)} {_are(kept)} kept"] if counted else []
     counts += [f"{count(dropped)} that the program does not need {_are(dropped)} dropped"] if dropped else []

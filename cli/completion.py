@@ -69,10 +69,10 @@ def version_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def run_numbers(ctx: typer.Context, incomplete: str) -> list[str]:
     """The numbers of finished runs, the newest first. Behind the first run of a range, those from it on."""
-    from ddcore.io.ledger import run_index
+    from ddcore.io.ledger import entry_files
 
     try:
-        found = run_index.numbers(_notes(ctx, run_index.FOOTER))
+        found = entry_files.run_numbers(_notes(ctx, entry_files.RUNS))
     except (OSError, ValueError, LookupError, TypeError):
         found = []
     first = ctx.params.get("a")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import branch_names, key_names, version_names
 from ddcore.cli.options import (
+    LIMIT,
     ON_TERMINAL,
+    OR_BEFORE,
+    OUTPUT,
+    VERTICAL,
+    WHERE,
     Call,
-    LimitOption,
-    OrBeforeOption,
-    OutputArgument,
-    VerticalOption,
-    WhereOption,
     argument,
     command,
     flag,
@@ -45,7 +45,7 @@ _COLORS = {"+": "green", "-": "red", "~": "yellow"}
 @command("json project")
 def diff(
     call: Call,
-    output: OutputArgument,
+    output: str = OUTPUT,
     a: str | None = argument(
         "A",
         "A version, exclusive, or A..B: a number, latest, an offset: -1, a label, or a date: 2026-11-19, "
@@ -60,10 +60,10 @@ def diff(
         "the warehouse itself. Default version: the last that both have folded.",
         complete=branch_names,
     ),
-    or_before: OrBeforeOption = False,
+    or_before: bool = OR_BEFORE,
     stat: bool = flag("Counts only, version by version."),
-    where: WhereOption = None,
-    limit: LimitOption = None,
+    where: str | None = WHERE,
+    limit: int | None = LIMIT,
     key: list[str] | None = option(
         "COLUMN",
         "Pair deletes with inserts of the same key, cell by cell. Several: --key a --key b, or a,b. "
@@ -72,7 +72,7 @@ def diff(
         complete=key_names,
     ),
     exit_code: bool = flag("Exit with 3 when there are differences."),
-    vertical: VerticalOption = False,
+    vertical: bool = VERTICAL,
     html: bool = flag("Write a page of HTML, with the rows in a table."),
     file: Path | None = option(
         "FILE", "With --html: write to FILE instead of diff.html; - for stdout.", names=("--output", "-o")

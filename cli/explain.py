@@ -10,9 +10,9 @@ from ddcore.cli.completion import version_names
 from ddcore.cli.derivations import MOST_STEPS
 from ddcore.cli.explanations import MOST_INPUTS, tell_causes, tell_rows
 from ddcore.cli.options import (
+    OR_BEFORE,
+    OUTPUT,
     Call,
-    OrBeforeOption,
-    OutputArgument,
     argument,
     command,
     flag,
@@ -31,7 +31,7 @@ _ROWS = 3  # that are explained unless --limit says otherwise
 @command("json project")
 def explain(
     call: Call,
-    output: OutputArgument,
+    output: str = OUTPUT,
     words: list[str] | None = argument(
         "[A B] COLUMN=VALUE...",
         "The row: values of some of its columns; null stands for no value, '\"null\"' for the text. With two versions "
@@ -45,7 +45,7 @@ def explain(
         "With several time dimensions: day=7,revision=1. Default: latest.",
         complete=version_names,
     ),
-    or_before: OrBeforeOption = False,
+    or_before: bool = OR_BEFORE,
     check: bool = flag("Fold again, from nothing: the named rows alone, without each of them, and all other rows."),
     limit: int | None = option("N", f"Explain at most N rows; 0 for all. Default: {_ROWS}.", whole_number(0)),
     whole: bool = flag(

@@ -149,7 +149,7 @@ def ingest(
         with out.claimed(), out.progress() as progress, notices(out, progress):
             report = job.ingest(opened, name, paths, settings, engine=opened.engine, listener=progress)
         tell_ingest(out, report, opened.dims, of_several=len(ingests) > 1)
-        results.append(spelled({**vars(report), "took": round(report.took, 3)}, opened.dims))
+        results.append(spelled(vars(report), opened.dims))
     nothing_new = not taken and all(result["nothing_new"] for result in results)
     if input_name is None:
         over = {} if taken is None else {"taken_over": taken}
@@ -233,7 +233,7 @@ def _undo(
     )
     if report.restates:
         out.say(folds_again(report.restates, project.dims))
-    out.result("undo", **spelled({**vars(report), "took": round(report.took, 3)}, project.dims))
+    out.result("undo", **spelled(vars(report), project.dims))
 
 
 def tell_ingest(out: Output, report: IngestReport, dims: Sequence[str], *, of_several: bool = False) -> None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -174,7 +174,7 @@ def _invoke(arguments: list[str], name: str) -> int:
     completing = f"_{name.upper()}_COMPLETE" in os.environ
     if not arguments and not completing:
         # The other `dd` would wait for stdin here.
-        with _stdout_is_stderr():
+        with redirect_stdout(sys.stderr):
             app_of(COMMANDS)(["--help"], prog_name=name, standalone_mode=False)
         return 2
     if arguments and _COREUTILS.match(arguments[0]):
@@ -261,15 +261,6 @@ def _stopped(code: int) -> int:
     return _failed(
         _SIGNALED[code], "the warehouse is as the last finished run or ingest left it; the same command goes on", code
     )
-
-
-@contextmanager
-def _stdout_is_stderr() -> Iterator[None]:
-    before, sys.stdout = sys.stdout, sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout = before
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial, update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -75,66 +75,14 @@ def argument(
     return typer.Argument(default, show_default=False, **how)
 
 
-ProjectOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--project",
-        metavar="DIR",
-        help="The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml.",
-    ),
-]
-WarehouseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse", metavar="DIR", help="The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's."
-    ),
-]
-BranchOption = Annotated[
-    str | None,
-    typer.Option(
-        "--branch",
-        metavar="NAME",
-        help="A branch of the warehouse, instead of DDCORE_BRANCH's; main is the warehouse itself.",
-        autocompletion=branch_names,
-    ),
-]
-OutputArgument = Annotated[
-    str, typer.Argument(metavar="OUTPUT", help="The output's name.", autocompletion=output_names)
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON lines on stdout; values are never cut.")]
+OUTPUT: Any = argument("OUTPUT", "The output's name.", default=..., complete=output_names)
 ON_TERMINAL = 100  # rows that a terminal shows unless --limit says otherwise
-
-
-def limit_option(text: str) -> Any:
-    """``--limit N`` with its help."""
-    return typer.Option("--limit", parser=whole_number(0), metavar="N", help=text)
-
-
-LimitOption = Annotated[
-    int | None, limit_option(f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.")
-]
-WhereOption = Annotated[
-    str | None,
-    typer.Option(
-        "--where",
-        metavar="SQL",
-        help="Only rows that meet this condition, in SQL as in programs: \"town = 'Ashby' AND distance > 3\".",
-    ),
-]
-VerticalOption = Annotated[
-    bool,
-    typer.Option("--vertical", help="One line per column. Default: only where a table is too wide for the terminal."),
-]
-OrBeforeOption = Annotated[
-    bool,
-    typer.Option(
-        "--or-before",
-        help="The newest version before, where that day, time or version never came. Default: an error.",
-    ),
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", help="Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1.")
-]
+LIMIT: Any = option("N", f"At most N rows; 0 for all. Default: {ON_TERMINAL} on a terminal, else all.", whole_number(0))
+WHERE: Any = option(
+    "SQL", "Only rows that meet this condition, in SQL as in programs: \"town = 'Ashby' AND distance > 3\"."
+)
+VERTICAL: Any = flag("One line per column. Default: only where a table is too wide for the terminal.")
+OR_BEFORE: Any = flag("The newest version before, where that day, time or version never came. Default: an error.")
 
 
 def open_project(project: Path | None, **flags: str | int | None) -> Project:
@@ -191,12 +139,20 @@ _SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
             "P", "How many workers, at most. Default: as many as pay, by what earlier runs took.", whole_number(1)
         )),
     },
-    "json": {"as_json": (JsonOption, False)},
+    "json": {"as_json": (bool, flag("Print JSON lines on stdout; values are never cut.", "--json"))},
     "quiet": {"quiet": (bool, flag("Print nothing on success.", "--quiet", "-q"))},
     "project": {
-        "project": (ProjectOption, None), "warehouse": (WarehouseOption, None), "branch": (BranchOption, None),
+        "project": (Path | None, option(
+            "DIR", "The project's folder. Default: DDCORE_PROJECT, else the nearest folder upwards that has a dd.toml."
+        )),
+        "warehouse": (str | None, option("DIR", "The warehouse's folder, instead of DDCORE_WAREHOUSE and dd.toml's.")),
+        "branch": (str | None, option(
+            "NAME",
+            "A branch of the warehouse, instead of DDCORE_BRANCH's; main is the warehouse itself.",
+            complete=branch_names,
+        )),
     },
-    "debug": {"debug": (DebugOption, False)},
+    "debug": {"debug": (bool, flag("Show tracebacks, and the messages of Spark and Ivy. Also DDCORE_DEBUG=1."))},
 }  # fmt: skip
 """The types and the defaults of the parameters, by the word for them."""
 SKIP_CODE: Any = option(

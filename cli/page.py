@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddcore.text.markup import Cell, Html, joined, scrolling, svg_inline, table, tag
+from ddcore.text.markup import Html, joined, scrolling, svg_inline, table, tag
 
 __all__ = [
-    "Cell", "Html", "figure", "joined", "number", "page", "scrolling", "section", "svg_inline", "table", "tag", "tiles",
+    "Html", "figure", "joined", "page", "scrolling", "section", "svg_inline", "table", "tag", "tiles",
 ]  # fmt: skip
 
 _STYLE = """
@@ -95,8 +95,3 @@ def tiles(values: Sequence[tuple[str, str, str]]) -> Html:
 def figure(caption: str, *parts: Html) -> Html:
     """A picture under its caption."""
     return tag("figure", tag("figcaption", caption), *parts)
-
-
-def number(value: str, note: str = "") -> Html:
-    """A number with a remark under it."""
-    return joined([value, Html("<br/>"), tag("small", note, class_="dim")]) if note else joined([value])

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import UsageError
 from ddcore.base.record import record
 from ddcore.cli.completion import one_of
 from ddcore.cli.operators import entered, loops_around
-from ddcore.cli.options import SELECT, Call, command, flag, limit_option, option
+from ddcore.cli.options import SELECT, Call, command, flag, option, whole_number
 from ddcore.cli.output import SCHEMA_VERSION, Output, write_file
-from ddcore.cli.text import aligned, count, json_text
+from ddcore.cli.text import aligned, count, json_text, titled
 from ddcore.cli.text import size as size_text
 from ddcore.io.project.times import named
 from ddcore.text.wording import meant
@@ -55,9 +55,9 @@ def plan(
         "With --against last: also what will change in the present contents of each output. The program is evaluated "
         "on the inputs from nothing, in this process, as verify does; nothing is written."
     ),
-    limit: Annotated[
-        int | None, limit_option(f"With --rows: at most N rows of each output; 0 for all. Default: {_ROWS}.")
-    ] = None,
+    limit: int | None = option(
+        "N", f"With --rows: at most N rows of each output; 0 for all. Default: {_ROWS}.", whole_number(0)
+    ),
     exit_code: bool = flag("With --against: exit with 3 when an output changes."),
 ) -> int:
     """Show the dataflow: operators and their lines in the program, loops, and the arrangements that are stored.
@@ -250,15 +250,9 @@ def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
         rows.append([str(box.number), "│ " * len(around) + box.title, reads, box.source_line, ", ".join(box.columns)])
     yield from aligned(rows, [0], width, header=True)
     yield from _done(sheet, width)
-    if sheet.comments:
-        yield ""
-        rows = [["view", "comment in the program"]]
-        rows += [[name, " ".join(comment.split())] for name, comment in sheet.comments.items()]
-        yield from aligned(rows, [], width, header=True)
-    if not drawing.indexes:
-        return
-    yield ""
-    rows = [["", "arrangement of", "key", "read by", "updates", "size", "table"]]
+    rows = [[name, " ".join(comment.split())] for name, comment in sheet.comments.items()]
+    yield from titled(["view", "comment in the program"], rows, width)
+    rows = []
     for index in drawing.indexes:
         updates, size = sizes.get(index.table, (None, None))
         users = "itself" if index.own and not index.readers else ", ".join(str(box.number) for box in index.readers)
@@ -266,25 +260,17 @@ def _listing(sheet: _Sheet, width: int) -> Iterator[str]:
             index.label, f"{index.box.number} {index.box.title}", index.key_text, users,
             "-" if updates is None else count(updates), "-" if size is None else size_text(size), index.table,
         ])  # fmt: skip
-    yield from aligned(rows, [4, 5], width, header=True)
+    yield from titled(["", "arrangement of", "key", "read by", "updates", "size", "table"], rows, width, [4, 5])
 
 
 def _done(sheet: _Sheet, width: int) -> Iterator[str]:
     """What planning made of the program: less columns, fewer operators, joins in an order."""
-    yield ""
-    rows = [["input", "columns read", "not read"]]
-    rows += [[name, ", ".join(read), ", ".join(others)] for name, read, others in sheet.columns_of_inputs]
-    yield from aligned(rows, [], width, header=True)
-    if sheet.decisions:
-        yield ""
-        rows = [["from", "", "joins and conditions of SQL"]]
-        rows += [[one.source_line, one.what, one.text] for one in sheet.decisions]
-        yield from aligned(rows, [], width, header=True)
-    if shared := list(sheet.shared):
-        yield ""
-        rows = [["", "computed once", "also for"]]
-        rows += [[str(box.number), box.title, ", ".join(lines)] for box, lines in shared]
-        yield from aligned(rows, [0], width, header=True)
+    read = ([name, ", ".join(read), ", ".join(others)] for name, read, others in sheet.columns_of_inputs)
+    yield from titled(["input", "columns read", "not read"], read, width)
+    decided = ([one.source_line, one.what, one.text] for one in sheet.decisions)
+    yield from titled(["from", "", "joins and conditions of SQL"], decided, width)
+    shared = ([str(box.number), box.title, ", ".join(lines)] for box, lines in sheet.shared)
+    yield from titled(["", "computed once", "also for"], shared, width, [0])
 
 
 def _read(edge: Edge) -> str:

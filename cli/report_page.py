@@ -27,7 +27,6 @@ _INGESTS = 200
 _OUTPUTS = 24
 _BARS = 20  # runs that are drawn as bars
 _DRAWN = 400  # boxes of a drawing that a browser shows well
-_VERSIONS, _ROUNDS = 64, 32  # of the heat map
 
 
 def report_page(project: Project, ledger: Ledger, runs: Sequence[RunRecord]) -> str:
@@ -51,6 +50,8 @@ def combined(runs: Sequence[RunRecord]) -> ProfileRecord:
 
     Memory is that of the run with most.
     """
+    from ddcore.jobs.running.profiles import merged
+
     profiles = [run.profile for run in runs if run.fingerprint == runs[-1].fingerprint]
     newest = runs[-1].profile
     sums = {operator.number: operator for operator in newest.operators}
@@ -58,7 +59,7 @@ def combined(runs: Sequence[RunRecord]) -> ProfileRecord:
         for operator in profile.operators:
             if operator.number in sums:
                 sums[operator.number] = _sum(sums[operator.number], operator)
-    return ProfileRecord(tuple(sums.values()), newest.loops, _merged([run.profile.heat for run in runs]))
+    return ProfileRecord(tuple(sums.values()), newest.loops, merged(run.profile.heat for run in runs))
 
 
 def _sum(a: OperatorRecord, b: OperatorRecord) -> OperatorRecord:
@@ -76,23 +77,6 @@ def _sum(a: OperatorRecord, b: OperatorRecord) -> OperatorRecord:
         key=heavier.key,
         key_rows=a.key_rows + b.key_rows if a.key == b.key else heavier.key_rows,
     )
-
-
-def _merged(heats: Sequence[HeatRecord]) -> HeatRecord:
-    """The differences of several runs, in ranges so wide that there are few."""
-    cells = [cell for heat in heats for cell in heat.cells]
-    versions, rounds = max(heat.versions for heat in heats), max(heat.rounds for heat in heats)
-    if cells:
-        numbers = [version for version, _, _ in cells]
-        while max(numbers) // versions - min(numbers) // versions >= _VERSIONS:
-            versions *= 2
-        while max(current for _, current, _ in cells) // rounds >= _ROUNDS:
-            rounds *= 2
-    sums: dict[tuple[int, int], int] = {}
-    for version, current, number in cells:
-        corner = version // versions * versions, current if current < 0 else current // rounds * rounds
-        sums[corner] = sums.get(corner, 0) + number
-    return HeatRecord(versions, rounds, tuple((*corner, number) for corner, number in sorted(sums.items())))
 
 
 # --- parts of the page ------------------------------------------------------------------------------------------------

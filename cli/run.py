@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.errors import Mismatch, UsageError
 from ddcore.cli.completion import version_names
-from ddcore.cli.options import MEMORY, SELECT, SKIP_CODE, VERIFY_EVERY, Call, OrBeforeOption, command, flag, option
+from ddcore.cli.options import MEMORY, OR_BEFORE, SELECT, SKIP_CODE, VERIFY_EVERY, Call, command, flag, option
 from ddcore.cli.output import Output, count
 from ddcore.cli.window import window
 from ddcore.io.project.frontiers import corners
@@ -41,7 +41,7 @@ def run(
         "The last time to fold, inclusive, of any number of dimensions: day=7,revision=1. Default: the "
         "greatest coordinates that were ingested.",
     ),
-    or_before: OrBeforeOption = False,
+    or_before: bool = OR_BEFORE,
     full_refresh: bool = flag("Fold everything again, from nothing; it also repairs damaged state."),
     corrections: str | None = option(
         "rewrite|append",

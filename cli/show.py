@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from ddcore.cli.completion import version_names
 from ddcore.cli.options import (
+    LIMIT,
     ON_TERMINAL,
+    OR_BEFORE,
+    OUTPUT,
+    VERTICAL,
+    WHERE,
     Call,
-    LimitOption,
-    OrBeforeOption,
-    OutputArgument,
-    VerticalOption,
-    WhereOption,
     command,
     option,
 )
@@ -32,7 +32,7 @@ LINES = 10_000  # rows of a table that are aligned together
 @command("json project")
 def show(
     call: Call,
-    output: OutputArgument,
+    output: str = OUTPUT,
     *,
     at: str = option(
         "V",
@@ -41,10 +41,10 @@ def show(
         default="latest",
         complete=version_names,
     ),
-    or_before: OrBeforeOption = False,
-    where: WhereOption = None,
-    limit: LimitOption = None,
-    vertical: VerticalOption = False,
+    or_before: bool = OR_BEFORE,
+    where: str | None = WHERE,
+    limit: int | None = LIMIT,
+    vertical: bool = VERTICAL,
 ) -> int:
     """Show the rows of OUTPUT as of a version, sorted, with a count where rows occur several times.
 

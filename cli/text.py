@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ddcore.text.cells import cell, count, plain, printable
-from ddcore.text.listing import aligned, cut, fits, laid_out
+from ddcore.text.listing import aligned, cut, laid_out
 
 __all__ = [
-    "aligned", "cell", "count", "cut", "duration", "fits", "json_text", "laid_out", "message", "plain", "printable",
-    "size",
+    "aligned", "cell", "count", "cut", "duration", "json_text", "laid_out", "message", "plain", "printable",
+    "size", "titled",
 ]  # fmt: skip
 
 MESSAGE = 2_000  # characters of a message
+
+
+def titled(headers: Sequence[str], rows: Iterable[Sequence[str]], width: int, right: Sequence[int] = ()) -> list[str]:
+    """A table under its headers, after an empty line; nothing where it has no rows."""
+    table = [headers, *rows]
+    return ["", *aligned(table, right, width, header=True)] if len(table) > 1 else []
 
 
 def message(text: str) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.cli.completion import one_of, output_names, version_names
 from ddcore.cli.options import (
+    LIMIT,
     ON_TERMINAL,
+    OR_BEFORE,
     SELECT,
+    VERTICAL,
     Call,
-    LimitOption,
-    OrBeforeOption,
-    VerticalOption,
     argument,
     command,
     option,
@@ -46,7 +46,7 @@ def verify(
         complete=version_names,
     ),
     select: list[str] | None = SELECT,
-    or_before: OrBeforeOption = False,
+    or_before: bool = OR_BEFORE,
     last: int | None = option("N", "At the last N versions at which something changed.", whole_number(1)),
     every: int | None = option(
         "N",
@@ -62,8 +62,8 @@ def verify(
     scratch_folder: Path | None = option(
         "DIR", "Where scratch keeps its tables while it works. Default: the system's folder for temporary files."
     ),
-    limit: LimitOption = None,
-    vertical: VerticalOption = False,
+    limit: int | None = LIMIT,
+    vertical: bool = VERTICAL,
 ) -> int:
     """Verify that outputs are what the program gives for its inputs, computed anew, at some versions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ddcore.base.errors import DdError, UsageError
@@ -40,8 +40,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class BranchReport:
-    """What making or deleting a branch did: ``files`` with ``bytes`` are shared. ``stale_lock``: as in
-    :class:`~ddcore.jobs.report.RunReport`.
+    """What making or deleting a branch did, as in its JSON object: ``files`` with ``bytes`` are shared.
+
+    ``stale_lock``: as in :class:`~ddcore.jobs.report.RunReport`.
     """
 
     name: str
@@ -52,11 +53,6 @@ class BranchReport:
     deleted: bool = False
     took: float = 0.0
     stale_lock: dict[str, Any] | None = None
-
-
-def result(report: BranchReport) -> dict[str, Any]:
-    """The fields of a report's JSON object."""
-    return {**asdict(report), "took": round(report.took, 3)}
 
 
 def make(project: Project, name: str) -> BranchReport:
@@ -74,7 +70,7 @@ def make(project: Project, name: str) -> BranchReport:
             locks.enter_context(Warehouse(project.home).lock("ddcore branch"))
         lock, ledger = locks.enter_context(predecessor.writing(source, "ddcore branch", project.tuning))
         finished = recovery.finish(ledger)  # else the branch would take the commit of a killed ingest back
-        stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
+        stale_lock = predecessor.tell(lock, ledger, finished=finished)
         ledger.check_dims(project.dims)
         _check_finished(ledger)
         if name in branches.names(project.home):
@@ -86,9 +82,8 @@ def make(project: Project, name: str) -> BranchReport:
         shared = branching.make(ledger, project.home, origin, name)
         if reader is not None and project.upstream is not None:
             readers.call(address, project.upstream.warehouse, reader)
-    path = str(address)
-    took = time.perf_counter() - start
-    return BranchReport(name, path, origin, shared.files, shared.bytes, took=took, stale_lock=stale_lock)
+    took = round(time.perf_counter() - start, 3)
+    return BranchReport(name, str(address), origin, shared.files, shared.bytes, took=took, stale_lock=stale_lock)
 
 
 def delete(project: Project, name: str) -> BranchReport:
@@ -107,7 +102,7 @@ def delete(project: Project, name: str) -> BranchReport:
         if reader is not None and project.upstream is not None:
             readers.forget(project.upstream.warehouse, reader)
         branching.remove_left(home.root)  # in an object store, the object of the lock
-    return BranchReport(name, str(address), MAIN, deleted=True, took=time.perf_counter() - start)
+    return BranchReport(name, str(address), MAIN, deleted=True, took=round(time.perf_counter() - start, 3))
 
 
 def listed(project: Project) -> Iterator[Branch]:

@@ -21,8 +21,7 @@ from ddcore.io.ledger import recovery
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import CompactRecord, RunRecord
 from ddcore.io.project.frontiers import frontier_json, is_open, nothing_closed, shown_frontier
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import Time, named
 from ddcore.io.upkeep import retention
 from ddcore.jobs import predecessor
@@ -89,7 +88,7 @@ def compact(project: Project, *, since: Time | None = None, dry_run: bool = Fals
     else:
         with predecessor.writing(warehouse, "ddcore compact", project.tuning) as (lock, ledger):
             finished = recovery.finish(ledger)  # a compaction must not take the commit of a killed ingest back
-            stale_lock = predecessor.tell(lock, ledger, predecessor.finished(finished))
+            stale_lock = predecessor.tell(lock, ledger, finished=finished)
             report = _Compaction(project, ledger, since).run()
             report.stale_lock = stale_lock
     report.took = time.perf_counter() - start

@@ -6,13 +6,13 @@ Reads the ledger and Delta logs, and no rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddcore.base.errors import ProgramError, UsageError
+from ddcore.base.errors import UsageError
 from ddcore.base.lattice import le
-from ddcore.io.delta import column_types, tables
+from ddcore.io.delta import tables
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
 from ddcore.io.project.finding import find_project
@@ -53,9 +53,9 @@ class OutputChange:
 
     output: str
     change: str
-    added: Mapping[str, str]
-    removed: Mapping[str, str]
-    retyped: Mapping[str, tuple[str, str]]
+    added: Mapping[str, str] = field(default_factory=dict)
+    removed: Mapping[str, str] = field(default_factory=dict)
+    retyped: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
         """The fields of a line of JSON: the output, what becomes of it, and its columns that differ."""
@@ -149,7 +149,7 @@ def of_run(ledger: Ledger, run: RunRecord, dims: tuple[str, ...]) -> Former:
         state = run.tables.get(f"outputs/{output}")
         if state is not None and not is_test(output):
             stored = tables.stored_columns(ledger.warehouse.output(output), state, ledger.writer)
-            columns[output] = {name: _named(kind) for name, kind in stored if name not in (*dims, "diff")}
+            columns[output] = {name: kind for name, kind in stored if name not in (*dims, "diff")}
     return Former(f"run {run.run}", run.fingerprint, run.definitions, columns, frozenset(run.arrangements), run)
 
 
@@ -174,15 +174,7 @@ def compared(plan: Plan, former: Former) -> Comparison:
 
 
 def _columns(schema: Schema) -> dict[str, str]:
-    return {name: _named(column_types.delta_type(kind)) for name, kind in schema.items()}
-
-
-def _named(kind: str) -> str:
-    """A type of Delta's by our name for it; one that is nested as it is."""
-    try:
-        return str(column_types.type_of_text(kind))
-    except ProgramError:
-        return kind
+    return {name: str(kind) for name, kind in schema.items()}
 
 
 def _outputs(plan: Plan, former: Former) -> Iterator[OutputChange]:
@@ -190,16 +182,16 @@ def _outputs(plan: Plan, former: Former) -> Iterator[OutputChange]:
     for output in sorted(name for name in {**former.definitions, **now} if not is_test(name)):
         before = former.columns.get(output, {})
         after = _columns(plan.outputs[output]) if output in now else {}
-        added = {name: kind for name, kind in after.items() if name not in before}
-        removed = {name: kind for name, kind in before.items() if name not in after}
-        retyped = {name: (before[name], kind) for name, kind in after.items() if before.get(name, kind) != kind}
         if output not in now:
-            yield OutputChange(output, "dropped", {}, {}, {})
+            yield OutputChange(output, "dropped")
         elif output not in former.definitions:
-            yield OutputChange(output, "new", {}, {}, {})
+            yield OutputChange(output, "new")
         elif former.definitions[output] == now[output]:
-            yield OutputChange(output, "unchanged", {}, {}, {})
+            yield OutputChange(output, "unchanged")
         else:
+            added = {name: kind for name, kind in after.items() if name not in before}
+            removed = {name: kind for name, kind in before.items() if name not in after}
+            retyped = {name: (before[name], kind) for name, kind in after.items() if before.get(name, kind) != kind}
             is_other = list(before.items()) != list(after.items())
             yield OutputChange(output, "columns" if is_other else "difference", added, removed, retyped)
 
@@ -213,21 +205,13 @@ def _arrangements(plan: Plan, former: Former) -> Iterator[ArrangementChange]:
     built = [a for a in own if a.fingerprint not in former.arrangements]
     upstream = {a.index: _upstream(plan, a.node) for a in built}
     for one in own:
-        index = labels.get(one.fingerprint)
-        label, of, key = (
-            ("", "", "") if index is None else (index.label, f"{index.box.number} {index.box.title}", index.key_text)
-        )
-        why = ""
-        if one not in built:
-            change = "kept"
-        else:
-            change = "built"
+        index, change, why = labels.get(one.fingerprint), "kept", ""
+        if one in built:
             first = next((a for a in built if a.node != one.node and a.node in upstream[one.index]), None)
             cause = None if first is None else labels.get(first.fingerprint)
-            why = "other rows, columns or key"
-            if cause is not None:
-                why = f"computed from {cause.label}"
-        yield ArrangementChange(f"state/{one.fingerprint}", change, why, label, of, key)
+            change, why = "built", "other rows, columns or key" if cause is None else f"computed from {cause.label}"
+        named = () if index is None else (index.label, f"{index.box.number} {index.box.title}", index.key_text)
+        yield ArrangementChange(f"state/{one.fingerprint}", change, why, *named)
     for fingerprint in sorted(former.arrangements - {a.fingerprint for a in plan.arrangements}):
         yield ArrangementChange(f"state/{fingerprint}", "dropped", "nothing reads it")
 

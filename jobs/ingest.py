@@ -21,12 +21,10 @@ from typing import Any
 from ddcore.base.errors import DataError, UsageError
 from ddcore.io.ledger import recovery
 from ddcore.io.ledger.intent import give_up
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.ingest_settings import EVENT_FORMS, IngestSettings, Version
 from ddcore.io.project.project import Project
-from ddcore.io.project.settings import ENGINES
-from ddcore.io.project.times import LARGEST_TIME, Time
+from ddcore.io.project.times import Time
 from ddcore.io.sources.deltafeed import COMMIT
 from ddcore.io.sources.deltatable import DeltaTable
 from ddcore.io.sources.finding import find_snapshots, find_sources
@@ -58,28 +56,24 @@ def ingest(
     settings: IngestSettings = _DEFAULT,
     *,
     engine: str = "spark",
-    labels: Labels = (),
     listener: Listener | None = None,
     held: predecessor.Held | None = None,
     found: Sequence[Source | Snapshot] | None = None,
 ) -> IngestReport:
     """Append the rows of ``sources`` to the change log of the input ``input_name``, or replace its history by them.
 
-    ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. ``labels`` are what the
-    sources call their versions, which need not have rows, and when they were made. An unfinished run that committed
-    nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock, and the
-    ledger; ``found``, what it found at these places, unless Spark reads them. ``listener(stage, done, total, note)`` is
-    called with the progress. Cost: one pass over the sources, two if a part of them was ingested before; plus one over
-    the log if rows are retracted, or if rows may now count more than once and the log is not much larger than the
-    source; plus one over what is replaced.
+    ``sources`` are files, folders, globs or Delta tables, which are read as the settings say. An unfinished run that
+    committed nothing is given up: its versions are open again. ``held`` is what the command holds already: the lock,
+    and the ledger; ``found``, what it found at these places, unless Spark reads them. ``listener(stage, done, total,
+    note)`` is called with the progress. Cost: one pass over the sources, two if a part of them was ingested before;
+    plus one over the log if rows are retracted, or if rows may now count more than once and the log is not much larger
+    than the source; plus one over what is replaced.
 
     Raises UsageError (unknown input, no such file), DataError (rows that cannot be taken in), LateUpdate,
     UnknownRetraction, LockHeld, StorageError; the input is then as it was.
     """
     start = time.monotonic()
     project.check_own_input("ingest", input_name)
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}", f"one of: {', '.join(ENGINES)}")
     settings.check(engine)
     settings = replace(
         settings, version=version_of(settings.version, project), restate=start_of(settings.restate, project)
@@ -107,22 +101,20 @@ def ingest(
             finished = recovery.finish(ledger)
             intent = ledger.open_intent()
             give_up(ledger, "it was not finished, and an ingest came first")
-            stale_lock = predecessor.tell(
-                lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
-            )
+            stale_lock = predecessor.tell(lock, ledger, predecessor.given_up(intent, ledger), finished)
             is_looked_up = known.cache_info().currsize > 0
             if is_looked_up and ledger.entries.last != known().entries.last:
                 reader.look(lambda: ledger)  # a command wrote in between, or this one finished another
             if version is not None and version != NEXT and NEXT in version:
                 reader.rules = replace(reader.rules, time=following(ledger, input_name, version))
-            work = Work(ledger, reader, asked=asked, labels=labels, tell=tell)
+            work = Work(ledger, reader, asked=asked, tell=tell)
             work.notes += [recovery.note(record) for record in finished]
             with work.cleaning(), taker(engine, project, reader.size) as take:
                 report = work.run(take)
             names = ledger.version_names(project.dims)
             unset = not_set(asked, names, report.first, report.last) if report.nothing_new else []
             report = replace(report, notes=(*report.notes, *unset), **names.fields(report.last))
-    return replace(report, engine=engine, took=time.monotonic() - start, stale_lock=stale_lock)
+    return replace(report, engine=engine, took=round(time.monotonic() - start, 3), stale_lock=stale_lock)
 
 
 def _check_columns(project: Project, name: str, found: Callable[[], Ledger]) -> None:
@@ -146,8 +138,6 @@ def _reader(
     find: Callable[[Sequence[str]], list[Any]],
 ) -> Reader:  # fmt: skip
     """What reads the sources at these places. DataError, UsageError."""
-    if not paths:
-        raise UsageError("no source was named", "name files, folders, globs or Delta tables")
     form = settings.form
     reads: dict[str, Any] = {"project": project, "name": name, "settings": settings, "paths": tuple(paths)}
     if form in EVENT_FORMS:
@@ -225,8 +215,6 @@ def _time_of_all(version: Version | None, form: str, dims: Sequence[str]) -> Tim
 def _rules(project: Project, name: str, settings: IngestSettings) -> Rules:
     schema, version, diff = project.input_schema(name), settings.version, settings.diff
     time = _time_of_all(version, settings.form, project.dims)
-    if time is not None and not all(0 <= coordinate <= LARGEST_TIME for coordinate in time):
-        raise UsageError(f"--version {version}: versions go from 0 to {LARGEST_TIME}", "say: --version 0")
     if diff is not None and (diff == 0 or abs(diff) >= 2**63):
         raise UsageError(f"--diff {diff}: each row's diff is a whole number of 64 bits, and not 0", "say: --diff 1")
     rules = Rules(schema, project.dims, time, diff, dict(settings.column))

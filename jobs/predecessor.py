@@ -49,20 +49,23 @@ def writing(
         try:
             yield lock, ledger
         except Exception:
-            tell(lock, ledger, "")
+            tell(lock, ledger)
             raise
 
 
-def tell(lock: Lock | Lease, ledger: Ledger, outcome: str) -> dict[str, Any] | None:
+def tell(
+    lock: Lock | Lease, ledger: Ledger, outcome: str = "", finished: Sequence[IngestRecord | UndoRecord] = ()
+) -> dict[str, Any] | None:
     """Log one note on a dead holder of the lock, and return the JSON value ``stale_lock`` of this command's result.
 
-    ``outcome`` is what this command does about the unfinished run; empty without one. None for no dead holder, and
-    from the second call on.
+    ``outcome`` is what this command does about the unfinished run; empty without one. ``finished``: the records that it
+    has written in place of the holder. None for no dead holder, and from the second call on.
     """
     dead, lock.dead = lock.dead, None
     if dead is None:
         return None
-    outcome = outcome or _recorded(dead, ledger)
+    done = " and ".join(f"{kind} {number} is finished now" for kind, number, _ in map(row_of, finished))
+    outcome = outcome or done or _recorded(dead, ledger)
     _logger.info("note: %s ended without releasing the lock: %s", dead, outcome)
     return {**asdict(dead), "outcome": outcome}
 
@@ -81,11 +84,6 @@ def given_up(intent: IntentRecord | None, ledger: Ledger) -> str:
     if ledger.open_intent() is None:
         return f"run {intent.run} is given up, and its versions are open again"
     return f"run {intent.run} has committed to tables, and the next ddcore run finishes it"
-
-
-def finished(records: Sequence[IngestRecord | UndoRecord]) -> str:
-    """What this command has recorded of it; empty without records."""
-    return " and ".join(f"{kind} {number} is finished now" for kind, number, _ in map(row_of, records))
 
 
 def _recorded(dead: Holder, ledger: Ledger) -> str:

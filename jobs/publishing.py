@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 def check_tables(project: Project, ledger: Ledger, outputs: Mapping[str, Schema]) -> None:
     """Raise UsageError for columns that an output with a table lacks, and for a folder that holds something else."""
     for name, address, there in tables_of(project, ledger):
-        if (settings := project.outputs[name].table) is not None:
-            settings.check(name, outputs[name])
+        project.published[name].check(name, outputs[name])
         if there is not None and there.output != name:
             raise UsageError(f"{address} is the table of output {there.output}", f"name another folder for {name}")
 
@@ -45,14 +44,14 @@ def publish(
     ``known``: what an earlier call of this process knew of the tables, and what is known of them then. With the engine
     ``spark``, tasks write what is many rows.
     """
-    tables = [(name, settings.table) for name, settings in project.outputs.items() if settings.table is not None]
+    tables = project.published
     if not tables or ledger.current_run() is None:
         return []
     from ddcore.io.publishing.publication import Publication
     from ddcore.io.publishing.together import publish_all
 
     tasks = None if engine == "inline" else partial(_tasks, project)
-    publications = [Publication(project, ledger, name, settings, known=known, tasks=tasks) for name, settings in tables]
+    publications = (Publication(project, ledger, name, tables[name], known=known, tasks=tasks) for name in tables)
     due = [publication for publication in publications if publication.is_due()]
     return publish_all(due, 1 if project.memory else available()) if due else []
 
@@ -65,13 +64,12 @@ def _tasks(project: Project) -> AbstractContextManager[Tasks]:
 
 def tables_of(project: Project, ledger: Ledger) -> Iterator[tuple[str, Location, Position | None]]:
     """The published tables: output, folder, and how far each is. Reads one small file for each."""
-    for name, settings in project.outputs.items():
-        if settings.table is not None:
-            from ddcore.io.publishing.commits import position
-            from ddcore.io.publishing.publication import address_of
+    for name, settings in project.published.items():
+        from ddcore.io.publishing.commits import position
+        from ddcore.io.publishing.publication import address_of
 
-            address = address_of(ledger, name, settings.table)
-            yield name, address, position(address)
+        address = address_of(ledger, name, settings)
+        yield name, address, position(address)
 
 
 @record
@@ -98,10 +96,8 @@ def verdicts(project: Project, ledger: Ledger, names: Iterable[str]) -> Iterator
     from ddcore.io.publishing.publication import Publication
 
     wanted = {*names}
-    for name, settings in project.outputs.items():
-        if settings.table is None or name not in wanted:
-            continue
-        publication = Publication(project, ledger, name, settings.table)
+    for name in (name for name in project.published if name in wanted):
+        publication = Publication(project, ledger, name, project.published[name])
         try:
             yield TableVerdict(name, str(publication.folder), publication.differences())
         except StorageError as error:

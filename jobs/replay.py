@@ -32,8 +32,7 @@ from ddcore.jobs.fold import Listener
 from ddcore.jobs.publishing import check_tables, publish
 from ddcore.jobs.report import RunReport
 from ddcore.jobs.running import changes, clocks
-from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Request, Runs
-from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.next_run import CORRECTIONS, Effect, NextRun, Options, Request, Runs
 from ddcore.jobs.running.statistics import keep_new_statistics
 from ddcore.jobs.running.versions import ingests_of, versions_of
 from ddcore.jobs.upstream import Reader, waiting
@@ -43,6 +42,7 @@ from ddcore.text.sizes import shown_size
 from ddcore.text.wording import counted, listed
 
 if TYPE_CHECKING:
+    from ddcore.io.ledger.records import IngestRecord, UndoRecord
     from ddcore.io.storage.lease import Lease
     from ddcore.planning.plan import Plan
 
@@ -77,8 +77,6 @@ def run(
     ProgramChanged, the FoldError family, BrokenTest and StorageError (also for a missing warehouse); then nothing of
     the run is visible, and its versions are open unless tables were being committed.
     """
-    if full_refresh and first is not None:
-        raise UsageError(f"--from-version {first}: --full-refresh folds all versions anew", "leave one of the two out")
     if select and (full_refresh or first is not None or corrections):
         option = "--full-refresh" if full_refresh else "--corrections" if corrections else f"--from-version {first}"
         raise UsageError(f"{option}: it concerns all outputs, and --select names some", "leave one of the two out")
@@ -102,7 +100,7 @@ def run(
         taken = 0 if reader is None or (ledger.open_intent() and not full_refresh) else len(reader.take())
         keep_new_statistics(project, ledger, refresh=full_refresh)
         replay = _Replay(options, ledger, reader, taken)
-        replay.note_predecessor(lock, predecessor.finished(finished))
+        replay.note_predecessor(lock, finished)
         report = replay.fold_all(lock.note_run, stack)
         report.published = publish(project, ledger, None if warm is None else warm.tables, options.engine)
         if not select:
@@ -212,11 +210,11 @@ class _Replay:
         lower = upcoming.times.upper
         return replace(upcoming, last=last, times=Window(lower, close(lower, last)), effect=Effect.EXTEND)
 
-    def note_predecessor(self, lock: Lock | Lease, outcome: str) -> None:
-        """Note a process that ended while it held the lock, and what becomes of the run that it may have left;
-        ``outcome`` if it left none.
+    def note_predecessor(self, lock: Lock | Lease, finished: Sequence[IngestRecord | UndoRecord]) -> None:
+        """Note a process that ended while it held the lock, and what becomes of the run that it may have left; what is
+        ``finished`` if it left none.
         """
-        intent = self.ledger.open_intent()
+        intent, outcome = self.ledger.open_intent(), ""
         if intent is not None and self.options.request.refresh:
             outcome = f"run {intent.run} is given up, and everything is folded anew"
         elif intent is not None:
@@ -225,14 +223,14 @@ class _Replay:
             outcome = f"run {intent.run} {ending}"
             if lock.dead is None:
                 predecessor.note_unfinished(intent, ending)
-        self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome)
+        self.report.stale_lock = predecessor.tell(lock, self.ledger, outcome, finished)
 
     def fold_all(self, note_run: Callable[[int], None], stack: ExitStack) -> RunReport:
         """Fold until no version is left. ``stack`` keeps a session of Spark for published tables."""
         start = time.perf_counter()
         while (upcoming := self._following()) is not None or self._take_more():
             if upcoming is not None:
-                if self.report.nothing_new and self._has_tables():
+                if self.report.nothing_new and self.options.project.published:
                     stack.enter_context(engines.kept(self.options.engine))
                 note_run(upcoming.number)
                 self._note(upcoming)
@@ -259,9 +257,6 @@ class _Replay:
         assert self.program is not None
         run = Run(self.options, self.ledger, self.program, upcoming, self.report)
         run.fold(has_more=self.runs.has_more_after(upcoming))
-
-    def _has_tables(self) -> bool:
-        return any(settings.table is not None for settings in self.options.project.outputs.values())
 
     def _take_more(self) -> bool:
         """Take over what other inputs have that could not be before: a run was unfinished, or had to come first."""

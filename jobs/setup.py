@@ -25,7 +25,7 @@ from ddcore.base.errors import DdError, StorageError
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
-from ddcore.jobs.spark.session import is_debugging, spark_session, stop
+from ddcore.jobs.spark.session import spark_session, stop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def compile_kernels() -> bool:
     return len(names) > count
 
 
-def make_archive(debug: bool = False) -> bool:
+def make_archive() -> bool:
     """Write the archive, in some 40 s; False if it exists already or cannot be written: it is optional."""
     target = class_archive.path()
     if target.exists():
@@ -59,7 +59,7 @@ def make_archive(debug: bool = False) -> bool:
     fresh = target.with_suffix(f".{os.getpid()}")
     try:
         make_private(target.parent)
-        session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"}, debug=debug)
+        session = spark_session({"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={fresh}"})
         _exercise(session)
         stop(session, patience=180.0)  # the JVM writes the archive when it exits
         os.replace(fresh, target)
@@ -93,7 +93,9 @@ def main(arguments: list[str]) -> int:
     """Do the steps, a line each on stderr; exit code 1, and what to do, if one of them fails."""
     logger = logging.getLogger("ddcore")
     logger.addHandler(logging.NullHandler())  # the lines below report the compilation of kernels
-    debug, spark = "--debug" in arguments or is_debugging(), "--inline" not in arguments and not lacking()
+    if "--debug" in arguments:
+        os.environ["DDCORE_DEBUG"] = "1"
+    spark = "--inline" not in arguments and not lacking()
     problems: list[DdError] = []
 
     def step(name: str, cost: str, action: Callable[[], bool]) -> bool:
@@ -110,8 +112,8 @@ def main(arguments: list[str]) -> int:
 
     # Kernels keep Python busy and the archive Java, so they run at the same time.
     with ThreadPoolExecutor(1) as pool:
-        has_jars = spark and step("Delta's jars", "13 MB, once", lambda: bool(find_java()) and jars.resolve(debug))
-        archive = pool.submit(make_archive, debug) if has_jars and "--no-archive" not in arguments else None
+        has_jars = spark and step("Delta's jars", "13 MB, once", lambda: bool(find_java()) and jars.resolve())
+        archive = pool.submit(make_archive) if has_jars and "--no-archive" not in arguments else None
         step("compiled kernels", "about a minute, once", compile_kernels)
         if archive is not None:
             step("class archive", "about a minute, once; Spark then starts in half the time", archive.result)

@@ -47,7 +47,7 @@ class SyncReport:
     def fields(self, dims: Sequence[str]) -> dict[str, Any]:
         """The fields of the JSON object."""
         return {
-            "ingests": [spelled({**vars(one), "took": round(one.took, 3)}, dims) for one in self.ingests],
+            "ingests": [spelled(vars(one), dims) for one in self.ingests],
             "run": result(self.run),
             "sources": [one.record for one in self.fresh],
             "nothing_new": self.nothing_new,

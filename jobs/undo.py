@@ -77,9 +77,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         work = _Undo(project, ledger, record, restate)
         if not is_done:
             work.check()
-        stale_lock = predecessor.tell(
-            lock, ledger, predecessor.given_up(intent, ledger) or predecessor.finished(finished)
-        )
+        stale_lock = predecessor.tell(lock, ledger, predecessor.given_up(intent, ledger), finished)
         if not is_done:
             work.commit()
     return UndoReport(
@@ -91,7 +89,7 @@ def undo(project: Project, number: int, input_name: str | None = None, *, restat
         minus=sum(minus for _, minus in record.all_counts.values()),
         first=record.first,
         last=record.last,
-        took=time.monotonic() - start,
+        took=round(time.monotonic() - start, 3),
         restates=work.restates,
         stale_lock=stale_lock,
     )
@@ -195,12 +193,8 @@ class _Undo:
     def _check_before(self) -> None:
         """Raise the error of a restatement whose replaced rows cannot come back."""
         record = self.record
-        undone = [
-            undone_before.number
-            for undone_before in self.ledger.records(UndoRecord)
-            if undone_before.input == record.input
-        ]
-        if earlier := [number for number in undone if number < record.number and self._undone_after(number)]:
+        undone = [one for one in self.ledger.records(UndoRecord) if one.input == record.input and one.at >= record.at]
+        if earlier := [one.number for one in undone if one.number < record.number]:
             raise DataError(
                 f"ingest {record.number} cannot be taken back: it replaced history, and the earlier ingest "
                 f"{earlier[-1]} was taken back since",
@@ -213,12 +207,6 @@ class _Undo:
                 f"{self.log.folder}",
                 self._again(),
             )
-
-    def _undone_after(self, number: int) -> bool:
-        """Whether an earlier ingest was taken back after this one was made."""
-        return any(
-            record.number == number and record.at >= self.record.at for record in self.ledger.records(UndoRecord)
-        )
 
     def _find_restated(self) -> None:
         """Find the least closed times that change, if a run has folded this ingest. If none has, the log is again what

@@ -206,7 +206,7 @@ def take_over(project: Project, *, new_warehouse: bool = False, begins: bool = T
     warehouse = project.tables
     warehouse.begin(project.root, new=new_warehouse)
     with predecessor.writing(warehouse, "ddcore ingest", project.tuning) as (lock, ledger):
-        predecessor.tell(lock, ledger, predecessor.finished(recovery.finish(ledger)))
+        predecessor.tell(lock, ledger, finished=recovery.finish(ledger))
         if (intent := ledger.open_intent()) is not None:
             if not begins:
                 return []

@@ -341,7 +341,7 @@ def _fold_once(
         for name, log in logs.items()
     }
     rows = sum(map(len, inputs.values()))
-    stored, window = Stored(warehouse.root, 1, {}), Window(lower, up_to(time))
+    stored, window = Stored(warehouse, 1, {}), Window(lower, up_to(time))
     moved = () if now is None else ((now, time, 1),)
     fold = Fold(plan, stored, window, tables, project, project.parallelism, rows, time, instants=moved)
     gained, _ = engines.load(project.engine, project)(fold, None)

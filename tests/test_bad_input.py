@@ -406,7 +406,7 @@ def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
     for command in (("run",), ("run", "--full-refresh")):
         error, hint = refused(1, *command)
         assert error.startswith("inputs/links has the columns (src string, ")
-        assert "minutes double" in error
+        assert "minutes float64" in error
         assert "restore the schema in dd.toml" in hint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddcore.base.errors import UsageError
-from ddcore.io.ledger.readable import Readable, one_version
+from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import time_of
 
@@ -28,7 +28,7 @@ UP_TO_10 = Readable(("version",), ((0,),), ((11,),), VersionNames(("version",)))
     ],
 )
 def test_one_version(text: str, version: int) -> None:
-    assert one_version(text, latest=10) == version
+    assert UP_TO_10.time(text, "--at").version == version
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_one_version(text: str, version: int) -> None:
 )
 def test_one_version_refused(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        one_version(text, latest=10, origin="--at")
+        UP_TO_10.time(text, "--at")
     assert says in caught.value.message
     assert caught.value.message.startswith("--at: ")
 

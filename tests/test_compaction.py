@@ -40,8 +40,7 @@ from ddcore.io.parquet import datafile
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.frontiers import corners, is_open
 from ddcore.io.project.program import load_plan
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.reading.folded import output_log
 from ddcore.io.storage.warehouse import Warehouse
@@ -473,7 +472,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact
 project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(False, 3, 0))
@@ -654,7 +653,7 @@ import resource, sys
 from dataclasses import replace
 from pathlib import Path
 from ddcore.io.project.finding import find_project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 project = replace(find_project(Path(sys.argv[1]), {}), retention=RetentionSettings(auto=False))

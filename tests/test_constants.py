@@ -23,8 +23,7 @@ import ddcore as dd
 from ddcore import reference
 from ddcore.base.errors import ProgramError
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
 from ddcore.jobs.verify import Selection, Verification

@@ -754,7 +754,7 @@ WRONG = {
     '[tests.x]\nempty = "items"\nunique = ["id"]': "[tests.x] has empty, unique: a test is one of them",
     '[tests.x]\nempty = "items"\nof = "items"': "dd.toml:11: [tests.x] of: unknown key",
     "[tests.x]\nempty = 3": "[tests.x] empty: must be text, not 3",
-    '[tests.x]\nempty = "items"\nseverity = "fatal"': "dd.toml:11: [tests.x] severity: unknown: 'fatal'",
+    '[tests.x]\nempty = "items"\nseverity = "fatal"': "dd.toml:11: [tests.x] severity: unknown severity 'fatal'",
     '[tests.x]\nempty = "items"\nwhere = 17': "dd.toml:11: [tests.x] where: must be text, not 17",
     '[tests.x]\nempty = "items"\nfrom_version = -1': "[tests.x] from_version: must be the number of a version",
     '[tests.x]\nempty = "items"\nfrom_version = true': "[tests.x] from_version: must be the number of a version",

@@ -24,6 +24,7 @@ from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
 from ddcore.jobs.engines import exchange, one_task
 from ddcore.jobs.engines.protocol import SharedFold
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 
 WORKERS = 16
 EVEN = 1.25  # greatest load over the mean that is asked
@@ -89,6 +90,18 @@ def test_appends_beyond_all_that_is_stored_are_divided(
         assert unevenness(work, keys) <= EVEN
 
 
+@pytest.mark.parametrize(("rows", "owners"), [(400, 1), (501, 2), (2_600, 6), (20_000, WORKERS)])
+def test_what_few_rows_reach_has_few_owners(
+    rows: int, owners: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = pl.Series("id", np.random.default_rng(3).permutation(rows), dtype=pl.Int64)
+    frame = pl.DataFrame({"id": ids, "amount": ids % 97, "at": ids, "version": ids * 0, "diff": ids * 0 + 1})
+    monkeypatch.setenv(WORKER_ROWS, "1")
+    (work,) = divided(tmp_path, counted, monkeypatch, [0], Tuning(owner_rows=500), rows=frame)
+    assert all(sum(cut < 2**63 - 1 for cut in cuts) == owners - 1 for cuts in work.division.boundaries.values())
+    assert unevenness(work, ids) <= EVEN * WORKERS / owners
+
+
 def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
     return {"first": edges.group_by("src").top_k(1, "dst")}
 
@@ -120,18 +133,55 @@ def test_a_file_that_is_sorted_several_times_over_is_divided(tmp_path: Path, mon
     assert unevenness(work, edges["src"]) <= EVEN
 
 
-def test_of_a_program_that_computes_its_keys_all_integers_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def largest(rows: dd.Collection) -> dict[str, dd.Collection]:
+    return {"largest": rows.group_by("key").top_k(1, "amount")}
+
+
+def following(rows: dd.Collection) -> dict[str, dd.Collection]:
+    return largest(rows.select(key=pl.col("id") + 1, amount="amount"))
+
+
+def days(rows: dd.Collection) -> dict[str, dd.Collection]:
+    return largest(rows.where(pl.col("amount") != 5).select(key=pl.col("at").dt.date(), amount="amount"))
+
+
+def hours_of_those_known(rows: dd.Collection) -> dict[str, dd.Collection]:
+    """Computed from what was computed, before a join and behind it."""
+    hours = rows.select(hour=pl.col("at").dt.truncate("1h"), amount="amount")
+    known = hours.join(rows.select("amount").distinct(), on="amount").group_by("hour").agg(amount=dd.max("amount"))
+    return largest(known.select(key=pl.col("hour").dt.offset_by("1d"), amount="amount"))
+
+
+def firsts(rows: dd.Collection) -> dict[str, dd.Collection]:
+    """What no row of an input says: other instants are looked at."""
+    return largest(rows.group_by("id").agg(key=dd.min("at"), amount=dd.min("amount")))
+
+
+def quotients(rows: dd.Collection) -> dict[str, dd.Collection]:
+    """In a sample some have no value; then all integers are looked at, and half of the ranges are those of amounts."""
+    return largest(rows.where(pl.col("amount") > 0).select(key=pl.col("id") + 97 % pl.col("amount"), amount="amount"))
+
+
+@pytest.mark.parametrize(
+    ("program", "key", "most"),
+    [
+        (following, pl.col("id") + 1, EVEN),
+        (days, pl.col("at").dt.date(), EVEN),
+        (hours_of_those_known, pl.col("at").dt.truncate("1h").dt.offset_by("1d"), EVEN),
+        (firsts, pl.col("at"), EVEN),
+        (quotients, pl.col("id"), 2.2),
+    ],
+)
+def test_keys_that_are_computed_are_divided(
+    program: Any, key: pl.Expr, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = pl.DataFrame({"id": pl.int_range(10_000, eager=True)}).with_columns(
-        amount=pl.col("id") % 97, version=pl.lit(0), diff=pl.lit(1)
+    """By what the rows of a sample would have there: amounts say nothing of days, and instants nothing of dates."""
+    start = pl.datetime(2026, 1, 1, time_zone="UTC")
+    rows = pl.DataFrame({"id": pl.int_range(12_000, eager=True)}).with_columns(
+        amount=pl.col("id") % 97, at=start + pl.duration(hours="id"), version=pl.lit(0), diff=pl.lit(1)
     )
-    (work,) = divided(tmp_path, computed, monkeypatch, [0], rows=rows)
-    assert unevenness(work, rows["id"] + 1) < 2.2  # half of the ranges are those of amounts
-
-
-def computed(rows: dd.Collection) -> dict[str, dd.Collection]:
-    return {"largest": rows.select(id=pl.col("id") + 1, amount="amount").group_by("id").top_k(1, "amount")}
+    (work,) = divided(tmp_path, program, monkeypatch, [0], rows=rows)
+    assert unevenness(work, rows.select(key.to_physical().cast(pl.Int64)).to_series()) <= most
 
 
 @pytest.mark.parametrize(("rows", "readers"), [(10, 1), (40_000, 10), (600_000, WORKERS), (9_000_000, WORKERS)])

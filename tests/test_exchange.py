@@ -211,7 +211,7 @@ def test_what_is_owed_and_held_back_is_stored(seed: int, tmp_path: Path) -> None
 
     def fold(run: int, frames: dict[str, pl.DataFrame], upper: Any) -> None:
         live = {name: live_files(warehouse.table(name), version) for name, version in versions.items()}
-        stored = Stored(tmp_path, run, live)
+        stored = Stored(warehouse, run, live)
         worker = open_worker(plan, stored)
         worker.begin(upper)
         if run == 1:  # they enter once, at the least time

@@ -22,7 +22,7 @@ from ddcore.base.tuning import Tuning
 from ddcore.io.delta import heads, tables
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.state import state
 from ddcore.io.state.hot import Hot

@@ -532,9 +532,7 @@ def test_bad_rows_leave_nothing(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"engine": "flink"}, "unknown engine 'flink'"),
         ({"late": "drop"}, "--late: 'drop' is none of"),
-        ({"version": -1}, "--version -1"),
         ({"diff": 0}, "--diff 0"),
         ({"column": {"source": "src"}}, "has no column 'source'"),
     ],

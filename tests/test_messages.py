@@ -25,6 +25,7 @@ from ddcore.jobs.engines.peers import PeerLost
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.delivery import Delivery
 from ddcore.traces.batch import Batch
+from ddcore.traces.columns import Compressed
 
 VALUES: dict[str, list[Any]] = {
     "int64": [0, -5, 2**62, None],
@@ -205,6 +206,23 @@ def test_each_update_goes_to_the_owner_of_its_key(
         assert columns(arrangement, part)[:2] == [word.tolist() for word in expected.words]
     if len(parts) == 1:
         assert next(iter(parts.values())) is message
+
+
+@pytest.mark.parametrize(("enough", "number"), [(100, 6), (200, 4), (700, 3)])
+def test_compressed_updates_go_together_where_they_are_few(enough: int, number: int) -> None:
+    arrangement, sizes = arranged(parse_schema({"x": "int64"}), ("x",)), [10, 300, 90, 150, 1, 700, 250, 20]
+    deliveries, sent = list[Delivery](), dict[tuple[int, ...], list[int]]()
+    for position, rows in enumerate(sizes):
+        words, rounds = np.arange(rows, dtype=np.int64) + position * 1_000, (position % 2,)
+        deliveries.append(Delivery(arrangement, rounds, arrangement.queued(updates([words], rows)).compress()))
+        sent.setdefault(rounds, []).extend(words.tolist())
+    together = [*grouped(deliveries, enough)]
+    for of, expected in sent.items():
+        some = [message for message in together if message.rounds == of]
+        assert [word for message in some for word in columns(arrangement, message)[0]] == expected
+        assert all(len(message) >= enough for message in some[:-1])
+    assert all(isinstance(message.updates, Compressed) for message in together)
+    assert len(together) == number
 
 
 @pytest.mark.parametrize("harm", [{"columns": [[0, 9, 1]] * 4}, {"rows": 7}, {"sizes": [3, 3]}, {"to": 5}, {"at": 3}])

@@ -25,7 +25,7 @@ from trams import Command, records
 
 import ddcore as dd
 from ddcore.base.errors import DataError, ExpressionError, ProgramError
-from ddcore.base.schema import parse_type, type_of
+from ddcore.base.schema import parse_schema, parse_type, type_of
 from ddcore.cli.text import cell, plain
 from ddcore.data import encoding, pools
 from ddcore.io.delta.tables import live_files
@@ -123,6 +123,15 @@ def test_words_are_equal_exactly_where_values_are(seed: int, mask: int, monkeypa
     pairs = {(one(value), int(word)) for value, word in zip(series.to_list(), words, strict=True)}
     assert len(pairs) == len({value for value, _ in pairs}) == len({word for _, word in pairs})
     assert (encoding.encode(back, kind) == words).all()
+
+
+@pytest.mark.parametrize("inner", ["map[int64, int64]", "list[map[int64, int64]]", "struct[a: map[int64, int64]]"])
+@pytest.mark.parametrize("values", [[], [None, None], [{}], [{}, None], [{"k": None}]])
+def test_maps_of_maps_may_be_null_in_all_rows(inner: str, values: list[Any]) -> None:
+    kind = parse_schema({"v": f"map[string, {inner}]"})["v"]
+    series = pl.Series("v", values, dtype=kind.polars)
+    back = encoding.decode(encoding.encode(series, kind), kind, "v")
+    assert back.dtype == series.dtype and back.to_list() == series.to_list()
 
 
 @pytest.mark.parametrize("seed", range(40))

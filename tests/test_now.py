@@ -34,8 +34,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project
 from ddcore.io.project.kept_plans import kept_plan
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 from ddcore.jobs import compact, replay

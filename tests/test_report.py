@@ -16,9 +16,9 @@ from warehouses import project_of, take_in
 from ddcore.cli.charts import bars, curve, heat_map, short
 from ddcore.cli.main import run_command
 from ddcore.cli.page import Html, joined, page, tag
-from ddcore.cli.report_page import _merged
 from ddcore.io.ledger.profiles import HeatRecord
 from ddcore.jobs import replay
+from ddcore.jobs.running.profiles import merged
 
 REACH = """
 def program(edges):
@@ -209,7 +209,7 @@ def test_heat_map_names_every_cell() -> None:
 
 def test_heats_of_runs_are_merged_in_few_ranges() -> None:
     heats = [HeatRecord(1, 1, tuple((v, r, 1) for v in range(b, b + 60) for r in (-1, 0, 40))) for b in (0, 60, 120)]
-    whole = _merged(heats)
+    whole = merged(heats)
     assert whole.versions == 4 and whole.rounds == 2
     assert sum(number for _, _, number in whole.cells) == 540
     assert {current for _, current, _ in whole.cells} == {-1, 0, 40}

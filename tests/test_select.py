@@ -25,8 +25,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import PartRecord
 from ddcore.io.project.frontiers import is_open, nothing_closed
 from ddcore.io.project.program import load_plan, load_program
-from ddcore.io.project.project import Project
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import Project, RetentionSettings
 from ddcore.io.project.times import Time
 from ddcore.io.reading.folded import ledger_of, output_log
 from ddcore.jobs import replay

@@ -25,7 +25,6 @@ from ddcore.base.errors import DataError, DdError, LateUpdate, UsageError
 from ddcore.base.tuning import Tuning
 from ddcore.io.project.times import time_of
 from ddcore.io.sources import pairs
-from ddcore.jobs.ingest import IngestSettings, ingest
 
 SCHEMA = {"id": "int64", "name": "string", "f": "float64", "tags": "list[string]"}
 TYPES: dict[str, Any] = {"id": pl.Int64, "name": pl.String, "f": pl.Float64, "tags": pl.List(pl.String)}
@@ -467,8 +466,3 @@ def test_what_an_appended_file_rests_on_is_not_undone(desk: Desk, tmp_path: Path
         undo(desk.project, 1)
     undo(desk.project, 2)
     assert desk.ingest(csv(tmp_path, "events.csv", "1,2", "3,4"), form="append").plus == 1
-
-
-def test_an_unknown_form_is_named(desk: Desk, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown form 'shot'"):
-        ingest(desk.project, "edges", [csv(tmp_path, "1.csv", "1,2")], IngestSettings(form="shot"), engine="inline")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.server
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -194,3 +196,14 @@ def test_a_version_is_named_once(tmp_path: Path) -> None:
             open_tables.reading(tmp_path, state=state):  # fmt: skip
         raise OSError("the network is down")
     assert caught.value.message.count("at version 1 of the table") == 1
+
+
+def test_a_missing_package_says_how_to_install_it() -> None:
+    script = (
+        "import sys; sys.modules['obstore'] = None\n"
+        "from ddcore.io.storage import address, store\n"
+        "store.read(address.address_of('s3://box/w/a', 'test'))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "UsageError: s3://box: object stores need the package obstore, which is not installed" in done.stderr
+    assert "pip install 'ddcore[s3]'" in done.stderr

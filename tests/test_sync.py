@@ -201,7 +201,7 @@ def test_how_one_input_is_read_is_not_said_for_all(shop: Path, dd: Command) -> N
         ('{ path = "a", append = true, feed = true }', "append and feed: only one of them", ""),
         ('{ path = "a", expect = "soon" }', "expect: 'soon' is no time span", '"36 hours"'),
         ('{ path = "a", expect = "0 days" }', "expect: '0 days' is no time span", ""),
-        ('{ path = "a", severity = "warning" }', "severity: unknown: 'warning'", "did you mean 'warn'?"),
+        ('{ path = "a", severity = "warning" }', "severity: unknown severity 'warning'", "did you mean 'warn'?"),
     ],
 )
 def test_a_wrong_declaration_is_told_with_its_place(source: str, says: str, hint: str, shop: Path) -> None:

@@ -219,7 +219,7 @@ def test_other_columns_are_refused_unless_the_table_is_replaced(folder: Path) ->
     one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     tables.create(Writer(), folder, NUMBERS)
     other = parse_schema({"n": "string"})
-    with pytest.raises(StorageError, match=r"\(n long\), not \(n string\)"):
+    with pytest.raises(StorageError, match=r"\(n int64\), not \(n string\)"):
         tables.create(Writer(), folder, other)
     tables.create(Writer(), folder, other, replace=True)
     text = new_files.write_file(folder, "f", new_files.arrow_table({"n": pa.array(["x"])}, other))

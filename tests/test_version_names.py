@@ -552,36 +552,12 @@ def test_a_label_given_twice_stays_when_one_of_the_ingests_is_undone(tmp_path: P
     assert names_in(desk).coordinate("nightly", "x") == 3
 
 
-def test_what_a_source_says_about_its_versions(tmp_path: Path) -> None:
-    """Also about versions without rows: a snapshot that equals the one before. What nobody typed is not an error."""
-    desk = Desk(tmp_path)
-    given = {1: Label("2026-11-01"), 2: Label("7", day(2)), 3: Label("", day(3)), 4: Label("a=b")}
-    report = desk.ingest(desk.source("a.csv", (1, 2, 1, 1), (3, 4, 3, 1)), labels=(given,))
-    (note,) = report.notes
-    assert note == "left out, because it cannot be a label: '7' of version 2: a number is always a version, and 1 more"
-    assert desk.records()[0].labels == ({1: Label("2026-11-01"), 2: Label("", day(2)), 3: Label("", day(3))},)
-    assert names_in(desk).coordinate("2026-11-02", "x") == 2
-
-
-def test_a_source_that_grows_says_what_is_new_only(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    given = {version: Label(f"v{version}", day(version)) for version in range(1, 6)}
-    first = {version: given[version] for version in (1, 2)}
-    desk.ingest(desk.source("a.csv", (1, 2, 1, 1), (3, 4, 2, 1)), labels=(first,))
-    desk.ingest(desk.source("a.csv", (1, 2, 1, 1), (3, 4, 2, 1), (5, 6, 5, 1)), labels=(given,))
-    assert [sorted(of) for record in desk.records() for of in record.labels] == [[1, 2], [3, 4, 5]]
-
-
-def test_labels_of_rows_that_move_are_left_out(tmp_path: Path) -> None:
+def test_the_label_of_rows_that_move_goes_where_they_go(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ingest(desk.source("a.csv", (1, 2, 4, 1)))
     desk.fold(4)
-    late = desk.source("b.csv", (3, 4, 2, 1), (5, 6, 5, 1))
-    report = desk.ingest(late, late="move", labels=({2: Label("two"), 5: Label("five")},))
-    assert report.moved == 1
-    assert desk.records()[1].labels == ({5: Label("five", desk.records()[1].labels[0][5].instant)},)
-    moved = desk.ingest(desk.source("c.csv", (7, 8, 1, 1)), late="move", label=["moved"])
-    assert (moved.last, moved.label) == (time_of(5), "moved"), "the label goes where the rows go"
+    moved = desk.ingest(desk.source("b.csv", (7, 8, 1, 1)), late="move", label=["moved"])
+    assert (moved.moved, moved.last, moved.label) == (1, time_of(5), "moved")
 
 
 def test_the_date_of_a_file_is_that_of_its_last_version(tmp_path: Path) -> None:

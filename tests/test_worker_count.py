@@ -9,7 +9,7 @@ import pytest
 
 from ddcore.base.errors import UsageError
 from ddcore.base.tuning import Tuning
-from ddcore.io.ledger.workloads import Workload, kept, workloads_from_json, workloads_to_json
+from ddcore.io.ledger.workloads import Workload, kept
 from ddcore.jobs.engines.worker_count import GIVEN, WORKER_ROWS, WorkerCount
 
 TUNING = Tuning(parallel_rows=1_000_000, worker_start_seconds=4.0)
@@ -90,6 +90,21 @@ def test_the_rows_for_a_worker_are_a_setting_of_the_environment(monkeypatch: pyt
             count.given(8)
 
 
+def test_rows_that_took_long_are_worth_more_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    tuning = replace(TUNING, worker_rows=100, worker_seconds=1.0, owner_rows=50)
+    monkeypatch.delenv(WORKER_ROWS)
+    for loads, rows in (
+        ([], 50),
+        ([load(3, 1, 200, 2.0)], 50),
+        ([load(3, 1, 200, 8.0)], 12),
+        ([load(3, 1, 1, 8.0)], 50),
+    ):
+        assert WorkerCount(200, 0, loads, tuning).owner_rows() == rows
+    assert WorkerCount(0, 0, [load(3, 1, 0, 1e9)], tuning).owner_rows() == 1
+    monkeypatch.setenv(WORKER_ROWS, "0")
+    assert WorkerCount(200, 0, [], tuning).owner_rows() == 0
+
+
 def test_each_worker_that_spills_may_have_more() -> None:
     count = WorkerCount(3_000_000, 0, [load(3, 1, 3_000_000, 2.0)], TUNING, memory_set=True)
     assert count.chosen(8)[0] == 1
@@ -151,4 +166,3 @@ def test_few_are_kept_and_the_old_forgotten() -> None:
     assert [one.run for one in loads] == [292, 293, 294, 295, 296, 297, 298, 299]
     loads = kept([load(1, 2, 5, 1.0), load(2, 1, 5, 1.0)], load(101, 1, 5, 2.0))
     assert [(one.run, one.workers) for one in loads] == [(101, 1)]
-    assert workloads_from_json(workloads_to_json(loads)) == loads

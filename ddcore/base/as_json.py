@@ -40,6 +40,11 @@ def read(kind: type[T], body: Mapping[str, Any], forms: Forms = _PLAIN) -> T:
     )
 
 
+def nested(kind: type[Any], forms: Forms = _PLAIN) -> Form:
+    """The form of a dataclass inside of another one."""
+    return lambda one: written(one, forms), lambda body: read(kind, body, forms)
+
+
 def mapped(form: Form) -> Form:
     """The form of a mapping of such values by text."""
     write, read = form

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["numpy", "polars", "pyarrow"]
+__all__ = ["numpy", "obstore", "polars", "pyarrow"]
 
 
 class _Library(ModuleType):
@@ -20,9 +20,11 @@ class _Library(ModuleType):
 
 if TYPE_CHECKING:
     import numpy
+    import obstore
     import polars
     import pyarrow
 else:
     numpy = _Library("numpy")
+    obstore = _Library("obstore")
     polars = _Library("polars")
     pyarrow = _Library("pyarrow")

@@ -65,7 +65,7 @@ class Type:
         if self.name == "map":
             return f"map[{', '.join(str(kind) for _, kind in self.fields)}]"
         if self.fields:
-            return f"struct[{', '.join(f'{_field_text(name)}: {kind}' for name, kind in self.fields)}]"
+            return f"struct[{', '.join(f'{field_text(name)}: {kind}' for name, kind in self.fields)}]"
         return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
 
     @property
@@ -104,7 +104,7 @@ class Type:
         """The parts of a nested type, each with its name behind a column's: ``[]`` of elements, ``.zip`` of a field."""
         if self.element is not None:
             return [("[]", self.element)]
-        return [(f".{_field_text(name)}", kind) for name, kind in self.fields]
+        return [(f".{field_text(name)}", kind) for name, kind in self.fields]
 
     @property
     def polars(self) -> pl.DataType:
@@ -228,7 +228,7 @@ def type_of(dtype: pl.DataType | type[pl.DataType], where: str = "") -> Type:
         key, value = type_of(instance(dtype.key), f"{where}.key"), type_of(instance(dtype.value), f"{where}.value")
         return _map(key, value, where)
     if isinstance(dtype, pl.Struct) and dtype != interval_form() and dtype.fields:
-        inner = [(one.name, type_of(instance(one.dtype), f"{where}.{_field_text(one.name)}")) for one in dtype.fields]
+        inner = [(one.name, type_of(instance(one.dtype), f"{where}.{field_text(one.name)}")) for one in dtype.fields]
         return Type("struct", fields=tuple(inner))
     if isinstance(dtype, pl.Decimal):
         return _decimal(dtype.precision or 38, dtype.scale, str(dtype), where)
@@ -393,7 +393,7 @@ class _Text:
         elif not _PLAIN_FIELD.fullmatch(name):
             raise self._wrong()
         self._take(":")
-        return name, self._type(f"{where}.{_field_text(name)}")
+        return name, self._type(f"{where}.{field_text(name)}")
 
     def _peek(self) -> str:
         return self._tokens[-1] if self._tokens else ""
@@ -435,7 +435,7 @@ def _check_once(names: Sequence[str], where: str) -> None:
         raise ProgramError(f"{_at(where)}two fields are called {twice}", "give each field its own name")
 
 
-def _field_text(name: str) -> str:
+def field_text(name: str) -> str:
     """A field's name as types show it: quoted where it is more than letters, digits and _."""
     return name if _PLAIN_FIELD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 

@@ -22,6 +22,19 @@ class _Exported:
         return self._array.__arrow_c_array__(requested_schema)
 
 
+class _ExportedChunks:
+    """The same of an array in chunks."""
+
+    def __init__(self, chunks: Any) -> None:
+        self._chunks = chunks
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The capsule of the stream of the chunks."""
+        return self._chunks.__arrow_c_stream__(requested_schema)
+
+
 def series_of(array: Any) -> pl.Series:
-    """The series of an array of PyArrow's that is in one piece. No value is copied where Polars has the same form."""
-    return pl.Series(_Exported(array))
+    """The series of an array of PyArrow's, in one piece or in chunks. No value is copied where Polars has the same
+    form.
+    """
+    return pl.Series(_ExportedChunks(array) if hasattr(array, "chunks") else _Exported(array))

@@ -34,7 +34,9 @@ def to_base(series: pl.Series, kind: Type) -> pl.Series:
     if kind.base is kind or kind.base == kind:
         return series
     if kind.name == "map":
-        return to_base(nested.entries(series).list.sort(), _entries_of(kind))
+        listed = nested.entries(series)
+        # Sorted lists that are all null have the type of values in maps inside of them mixed up in Polars.
+        return to_base(listed if series.null_count() == len(series) else listed.list.sort(), _entries_of(kind))
     return _changed(series, kind, to_base)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddcore.drawing.diagram import diagram
 from ddcore.drawing.svg import DARK, LIGHT, svg
-from ddcore.operators.borders import Input, Leave, Variable
+from ddcore.operators.borders import Input, Leave
 from ddcore.planning.plan import Plan
 from ddcore.program.graph import Graph, Node
 from ddcore.text.markup import scrolling, svg_inline, table
@@ -44,12 +44,5 @@ def _told(node: Node) -> str:
 
 def _inputs(graph: Graph, index: int) -> list[str]:
     """The names of the inputs on which a node depends, in the order of the program; also through finished loops."""
-    seen, left = {index}, [index]
-    while left:
-        node = graph.nodes[left.pop()]
-        fed_back = graph.scopes[node.operator.loop].results if isinstance(node.operator, Variable) else ()
-        new = {*node.inputs, *fed_back} - seen
-        seen |= new
-        left += new
-    operators = (graph.nodes[number].operator for number in sorted(seen))
+    operators = (graph.nodes[number].operator for number in sorted(graph.upstream([index])))
     return [operator.text for operator in operators if isinstance(operator, Input)]

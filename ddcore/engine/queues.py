@@ -14,7 +14,7 @@ from ddcore.operators.arrangement import Arrangement
 from ddcore.traces import ranges
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import ALONE, Budget
-from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.columns import Columns, Plain, together
 from ddcore.traces.consolidation import arrange_all, gathered
 from ddcore.traces.sorted_batch import SortedBatch
 
@@ -75,11 +75,23 @@ class Queue:
         """The updates as they came in parts of some ten thousand, which caches hold, each sorted by key. Equal ones may
         be apart.
         """
-        arrangement, size = self.arrangement, self.budget.tuning.rule_rows
-        for piece in gathered(self.arrived, size):
+        arrangement = self.arrangement
+        for some in self._parts(self.budget.tuning.rule_rows):
+            yield arrange_all([some], arrangement.width, arrangement.hashed, budget=self.budget, summed=False)
+
+    def _parts(self, size: int) -> Iterator[Columns]:
+        """The updates as they came in parts of so many at most, small pieces together."""
+        waiting, rows = list[Columns](), 0
+        for piece in self.arrived:
             for start in range(0, len(piece), size):
                 some = piece if size >= len(piece) else piece.part(start, min(start + size, len(piece)))
-                yield arrange_all([some], arrangement.width, arrangement.hashed, budget=self.budget, summed=False)
+                if waiting and rows + len(some) > size:
+                    yield together(waiting)
+                    waiting, rows = [], 0
+                waiting.append(some)
+                rows += len(some)
+        if waiting:
+            yield together(waiting)
 
     def batch(self) -> Batch:
         """The updates as they came, not consolidated."""

@@ -30,14 +30,11 @@ from ddcore.traces.frames import batch_of
 class Causes:
     """Changes of the inputs that moved rows: per input the changed rows and ``diff``, how their counts changed.
 
-    ``all_changes``: how many rows of inputs changed at all. ``trials``: how often the program was tried, in ``folds``
-    folds.
+    ``all_changes``: how many rows of inputs changed at all.
     """
 
     inputs: dict[str, pl.DataFrame]
     all_changes: int
-    trials: int
-    folds: int
 
 
 @dataclass
@@ -46,15 +43,12 @@ class Explanation:
 
     ``inputs``: per input the rows, and ``diff``, their counts. ``derivation`` says how the program makes the row of
     these. ``keeps_away``: the places of operators that keep rows away; where there are some, rows that are not there
-    may be a reason as well. ``candidates``: how many input rows were looked at.
+    may be a reason as well.
     """
 
     inputs: dict[str, pl.DataFrame]
     derivation: Derivation
     keeps_away: list[str]
-    candidates: int
-    trials: int
-    folds: int
     _frames: dict[int, pl.DataFrame] = field(default_factory=dict)
 
     def row(self, fact: Fact) -> dict[str, object]:
@@ -131,11 +125,10 @@ class Question:
         trials = trials or self._found(*self._watch(read, row), words)
         if trials is None:
             raise self._missing(row)
-        number = trials.elements.number
         least = trials.elements.taken(minimal(trials).tolist())
         final = Watch(self._layout, least)
         derivation = _start(final, words)
-        return Explanation(self._frames(least), derivation, _keeping_away(final), number, trials.tried, trials.runs)
+        return Explanation(self._frames(least), derivation, _keeping_away(final))
 
     def _found(self, watch: Watch, everything: Mapping[str, Batch], words: Sequence[int]) -> Trials | None:
         """Trials of the input rows of a derivation of a row; None where the row is not there."""
@@ -215,8 +208,7 @@ class Question:
                 break
         after.update(trials.counts)
         least = trials.elements.taken(minimal(trials).tolist())
-        number = sum(map(len, all_changes.values()))
-        return Causes(self._frames(least), number, trials.tried, trials.runs)
+        return Causes(self._frames(least), sum(map(len, all_changes.values())))
 
     def _watch(self, read: Reader, row: pl.DataFrame) -> tuple[Watch, dict[str, Batch]]:
         """All collections on what a row of the output needs of the inputs, and this. Where the program fails on that,
@@ -335,17 +327,9 @@ def _start(watch: Watch, words: Sequence[int]) -> Derivation:
 
 def _keeping_away(watch: Watch) -> list[str]:
     """The places of operators that keep rows away, among those that the output rests on."""
-    waiting, seen, source_lines = [watch.output], set[int](), list[str]()
-    while waiting:
-        index = waiting.pop()
-        if index in seen:
-            continue
-        seen.add(index)
-        node = watch.node(index)
-        operator = node.operator
-        if isinstance(operator, Negate) or (isinstance(operator, Multiset) and operator.operation == "except_"):
-            source_lines.append(node.source_line)
-        waiting += node.inputs
-        scope = watch.graph.scopes[node.scope]
-        waiting += [*scope.variables, *scope.results] if node.scope else []
-    return sorted(set(source_lines))
+    nodes = [watch.node(index) for index in watch.graph.upstream([watch.output])]
+    return sorted({node.source_line for node in nodes if _keeps_away(node.operator)})
+
+
+def _keeps_away(operator: object) -> bool:
+    return isinstance(operator, Negate) or (isinstance(operator, Multiset) and operator.operation == "except_")

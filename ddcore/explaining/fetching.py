@@ -44,7 +44,6 @@ class Fetch:
 
     def __init__(self, layout: Layout, restriction: Restriction, *, adding: bool = False, bold: bool = False) -> None:
         self.layout, self.restriction, self.adding, self.bold = layout, restriction, adding, bold
-        self.folds = 0
         self._look_ups: dict[Edge, LookUp] = {}
         self._given_up: set[Edge] = set()
         self.needs = self._needs()
@@ -91,7 +90,7 @@ class Fetch:
             self._read(read, batches)
             held = {name: batch for name, (_, _, batch) in batches.items()}
             watch = Watch(self.layout, held)
-            self.folds, folded = turn, folded + sum(map(len, held.values()))
+            folded += sum(map(len, held.values()))
             grown = [look_up for look_up in self.look_ups if _grow(look_up, self.needs, watch)]
             if not grown:
                 return watch, held

@@ -82,7 +82,6 @@ class Trials:
         }
         self.present = np.ones(elements.number, dtype=bool)
         self.counts: Counts = {}
-        self.runs = self.tried = 0
         self._version = 0
         self._worker: Worker | None = None
         self._broken = False
@@ -137,7 +136,6 @@ class Trials:
 
     def _folded(self, batches: Mapping[str, Batch], first: int, trials: int) -> list[bool] | None:
         assert self._worker is not None
-        self.runs, self.tried = self.runs + 1, self.tried + trials
         try:
             updates = run(self._worker, batches, is_first=first == 0).get(self.output)
         except FoldError:

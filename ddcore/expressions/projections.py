@@ -76,6 +76,10 @@ class Projection:
         """
         return self._formulas.evaluate(frame)
 
+    def computed_one(self, name: str, frame: pl.DataFrame) -> pl.Series:
+        """One of these results, for rows that need no other columns than those it reads. Raises as :meth:`computed`."""
+        return Formulas([self._formulas.formula(name)]).evaluate(frame).to_series()
+
     def evaluate(self, frame: pl.DataFrame) -> pl.DataFrame:
         """All results for the rows of ``frame``, as :meth:`computed` gives them."""
         columns = {name: frame.get_column(source).alias(name) for name, source in self.renames.items()}

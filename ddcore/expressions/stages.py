@@ -8,17 +8,18 @@ Expressions of ordinary size are left whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import is_
 
 import polars as pl
 
 from ddcore.base.record import record
-from ddcore.expressions import polars_json, syntax
+from ddcore.expressions import branches, polars_json, syntax
+from ddcore.expressions.branches import Scope, scopes
 from ddcore.expressions.syntax import Tree
 
-_NULL = syntax.Literal("Null", "Null")
 _CUT = 60  # brackets: expressions deeper than polars_json.DEEPEST are cut into pieces of this depth
 _SMALL = 4  # nodes: what has fewer is computed again where it is named again
 _FEW = 100  # nodes: so many more an expression may have when shared parts are written out
@@ -45,77 +46,18 @@ def together(parts: Sequence[Staged]) -> Staged:
     return Staged(tuple(tuple(expr for some in stage for expr in some) for stage in stages), exprs)
 
 
-# -- which rows need a part -------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Scope:
-    """The rows that take one branch of a choice, of those of the scope around it."""
-
-    around: Scope | None = None
-    choice: Tree = syntax.TRUE
-    taken: bool = True
-    depth: int = 0
-
-    def outwards(self) -> Iterator[Scope]:
-        """This scope and those around it."""
-        scope: Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.around
-
-    def within(self, tree: Tree, form: Callable[[Tree], Tree], conditions: dict[int, Tree]) -> Tree:
-        """A condition that counts in the rows of the scope only, and is not computed in others.
-
-        ``form``: what to compute for a predicate. ``conditions``: those of scopes met so far, by identity.
-        """
-        path = [outward for outward in self.outwards() if outward.around is not None]
-        outer: Tree | None = None
-        for scope in reversed(path):
-            if id(scope) not in conditions:
-                conditions[id(scope)] = scope.condition(form(syntax.children(scope.choice)[0]), outer)
-            outer = conditions[id(scope)]
-        return tree if outer is None else syntax.Choice(outer, tree, syntax.FALSE)
-
-    def condition(self, predicate: Tree, outer: Tree | None) -> Tree:
-        """True for its rows and false for all others; ``outer``: the same of the scope around, None for all rows."""
-        yes, no = (syntax.TRUE, syntax.FALSE) if self.taken else (syntax.FALSE, syntax.TRUE)
-        here = syntax.Choice(predicate, yes, no)
-        return here if outer is None else syntax.Choice(outer, here, syntax.FALSE)
-
-
-def scopes(order: Sequence[Tree], roots: Sequence[Tree]) -> dict[int, Scope]:
-    """For each node, by identity, the least scope with all rows that need it. ``order``: parents before children."""
-    everything = Scope()
-    found: dict[int, Scope] = {id(root): everything for root in roots}
-    for node in order:
-        scope = found[id(node)]
-        for number, child in enumerate(syntax.children(node)):
-            inner = scope
-            if number and isinstance(node, syntax.Choice):
-                inner = Scope(scope, node, number == 1, scope.depth + 1)
-            known = found.get(id(child))
-            found[id(child)] = inner if known is None else _common(known, inner)
-    return found
-
-
-def _common(one: Scope, other: Scope) -> Scope:
-    while one is not other:
-        if one.depth < other.depth:
-            one, other = other, one
-        assert one.around is not None  # only the outermost scope has the depth 0
-        one = one.around
-    return one
-
-
 # -- cutting ----------------------------------------------------------------------------------------------------------
 
 
 def staged(trees: Sequence[Tree], name: str) -> Staged:
     """Trees, ready to run; ``name`` is a prefix for the columns of stages."""
-    if all(map(_is_ordinary, trees)):
-        return Staged((), tuple(map(polars_json.build, trees)))
-    return _Cutter(trees, name).staged()
+    everywhere = f"={name}=true"
+    given, trees = trees, [branches.guarded(tree, everywhere) for tree in trees]
+    known = {} if all(map(is_, trees, given)) else {everywhere: syntax.TRUE}
+    if not all(map(_is_ordinary, trees)):
+        return _Cutter(trees, name, dict.fromkeys(known, 1), list(known.items())).staged()
+    stage = tuple(polars_json.build(tree).alias(column) for column, tree in known.items())
+    return Staged((stage,) if stage else (), tuple(map(polars_json.build, trees)))
 
 
 def _is_ordinary(tree: Tree) -> bool:
@@ -166,7 +108,7 @@ class _Cutter:
     def _column(self, tree: Tree, scope: Scope) -> Tree:
         """A part as a column, computed in the rows of its scope."""
         condition = self._condition(scope)
-        return self._added(tree if condition is None else syntax.Choice(condition, tree, _NULL))
+        return self._added(tree if condition is None else syntax.Choice(condition, tree, branches.NULL))
 
     def _added(self, tree: Tree) -> Tree:
         name = f"={self.name}={len(self.levels)}"  # no name of a column begins like this

@@ -18,7 +18,7 @@ import polars as pl
 
 from ddcore.base.errors import ProgramError
 from ddcore.expressions import polars_json, syntax, texts
-from ddcore.expressions.stages import scopes
+from ddcore.expressions.branches import scopes
 from ddcore.expressions.syntax import Tree
 
 if TYPE_CHECKING:

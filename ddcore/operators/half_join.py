@@ -12,7 +12,7 @@ Where the join of times may be at another position, or beyond what the fold comp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -126,8 +126,9 @@ class Chosen(Keeping):
 
     def apply(self, batch: Batch, source_line: str) -> Batch:
         """Those whose choice it is."""
-        some = batch.take(np.flatnonzero(batch.words[-1] == self.number))
-        return some.of(some.words[: -len(NUMBERS)])
+        kept = batch.words[-1] == self.number
+        some = batch.of(batch.words[: -len(NUMBERS)])
+        return some if kept.all() else some.take(np.flatnonzero(kept))
 
 
 @record
@@ -193,7 +194,8 @@ class _CountStep(Step):
             others = relation_at(state, self.right, rounds, is_late=self.stage.is_late)
             if not others:
                 return
-            self._send(state, some.decompress(), others)
+            for part in _parts(some, state.budget):
+                self._send(state, part.decompress(), others)
 
     def _send(self, state: State, new: ColumnBatch, others: Sequence[SortedBatch]) -> None:
         least = self._candidates(new, others, state.budget)
@@ -209,10 +211,10 @@ class _CountStep(Step):
             rows = ColumnBatch(rows.codes, rows.words[: -len(NUMBERS)], rows.times, rows.diffs, rows.high)
             self.own.join(state, rows, others)
             is_some &= ~is_own
-        some = np.flatnonzero(is_some)
-        batch = self.left.batch_of(new).take(some)
-        words = [*prefixes(self.stage, self.left, batch, self.coordinates), least[some], choice[some]]
-        state.emit(self.block, Batch(words, extended(batch.times, self.coordinates), batch.diffs, batch.high))
+        batch = self.left.batch_of(new)
+        words = [*prefixes(self.stage, self.left, batch, self.coordinates), least, choice]
+        batch = Batch(words, extended(batch.times, self.coordinates), batch.diffs, batch.high)
+        state.emit(self.block, batch if is_some.all() else batch.take(np.flatnonzero(is_some)))
 
     def _candidates(self, new: ColumnBatch, others: Sequence[SortedBatch], budget: Budget) -> np.ndarray:
         """How many updates of a relation have the key of each prefix, an upper bound of the rows: int64[n]."""
@@ -233,9 +235,16 @@ class _StartStep(Step):
     def run(self, state: State, rounds: Rounds, pending: SortedBatch | None) -> None:
         """Send the new updates."""
         for some in state.arrived(self.relation, rounds):
-            batch = self.relation.batch_of(some)
-            words = prefixes(self.stage, self.relation, batch, self.coordinates)
-            state.emit(self.block, Batch(words, extended(batch.times, self.coordinates), batch.diffs, batch.high))
+            for part in _parts(some, state.budget):
+                batch = self.relation.batch_of(part)
+                words = prefixes(self.stage, self.relation, batch, self.coordinates)
+                state.emit(self.block, Batch(words, extended(batch.times, self.coordinates), batch.diffs, batch.high))
+
+
+def _parts(new: SortedBatch, budget: Budget) -> Iterable[SortedBatch]:
+    """New updates in parts that caches hold."""
+    size = budget.tuning.rule_rows
+    return [new] if len(new) <= size else new.pieces(size)
 
 
 def relation_at(state: State, relation: Arrangement, rounds: Rounds, *, is_late: bool) -> Sequence[SortedBatch]:

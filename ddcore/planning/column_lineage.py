@@ -83,6 +83,33 @@ def collection_lineage(plan: Plan, ends: Iterable[int]) -> dict[int, ColumnLinea
     return results
 
 
+class Origins:
+    """Where the columns of the collections on which some depend have their values from, as they are."""
+
+    def __init__(self, plan: Plan, ends: Iterable[int]) -> None:
+        self._nodes, self._inputs = plan.nodes, plan.upstream(ends)
+        self._known: dict[int, _Dependence] = {}
+
+    def of(self, node: int, column: str) -> set[tuple[int, str]]:
+        """The columns, by the nodes that have them first: those of inputs, and those that an operator computes."""
+        found, seen, waiting = set(), set(), [(node, column)]
+        while waiting:
+            node, column = at = waiting.pop()
+            if at not in seen:
+                seen.add(at)
+                ports = self._dependence(node).columns.get(column, {})
+                same = [(self._inputs[node][number], name) for (number, name), how in ports.items() if how == DIRECT[0]]
+                waiting += same
+                found |= set() if same else {at}
+        return found
+
+    def _dependence(self, node: int) -> _Dependence:
+        if node not in self._known:
+            schemas = [self._nodes[number].schema for number in self._inputs[node]]
+            self._known[node] = _of(self._nodes[node].operator, schemas)
+        return self._known[node]
+
+
 def _add(result: ColumnLineage, inputs: Sequence[ColumnLineage], dependence: _Dependence) -> bool:
     """Add what a node's inputs have by now; whether there was anything new."""
     changed = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ PLAIN = exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.LogicalOr, exp.Logica
 _OF_PAIRS = exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy
 AGGREGATES: tuple[type[exp.Expr], ...] = (*PLAIN, *_OF_PAIRS, *gathered.KINDS)
 _AGGREGATE = exp.Filter | exp.AggFunc | exp.WithinGroup
+Made = tuple[pl.Expr, Type | None]
+"""The value of an aggregate over the columns of groups, and its type."""
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -51,13 +53,13 @@ class Computed:
     """Aggregates: the collection of keys and results, and the value of each aggregate by its text."""
 
     rows: Any
-    values: Mapping[str, Callable[[exp.Expr], Value]]
+    values: Mapping[str, Value]
     counts: Sequence[str]
 
     def known(self, node: exp.Expr) -> Value | None:
         """The value of an aggregate, if this part is one."""
-        make = self.values.get(text_of(node)) if isinstance(node, _AGGREGATE) else None
-        return make(node) if make else None
+        value = self.values.get(text_of(node)) if isinstance(node, _AGGREGATE) else None
+        return value and replace(value, node=node)
 
     def filled(self, rows: Any) -> Any:
         """The rows with 0 for counts that are null, because the group has no rows."""
@@ -138,7 +140,7 @@ class Aggregates:
         self.aggregates: dict[str, Any] = {}
         self.distinct: dict[str, _Distinct] = {}
         self.counts: set[str] = set()
-        self.known: dict[str, Callable[[exp.Expr], Value]] = {}
+        self.known: dict[str, Value] = {}
         self._names: dict[str, str] = {}
 
     def add(self, node: exp.Expr) -> None:
@@ -163,19 +165,18 @@ class Aggregates:
             self.values.require_arguments(inner, type(inner))
         if not self.nested and is_nested(inner.this if isinstance(inner, exp.WithinGroup) else inner):
             raise source.error(inner, f"an aggregate of an aggregate: {shown(inner)}", "compute the inner one first")
-        self.known[text] = self._result(inner, where)
+        self.known[text] = Value(*self._result(inner, where), node)
 
-    def _result(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _result(self, node: exp.Expr, where: pl.Expr | None) -> Made:
         one = gathered.of_one(node)
         if isinstance(node, gathered.KINDS) and (one is None or not isinstance(node.this, exp.Distinct)):
-            return self._gathered(gathered.found(self.values, node, where, framed=self.framed))
+            found = gathered.found(self.values, node, where, framed=self.framed)
+            return found.after(self._column(found.text, found.aggregate)), found.type
         if isinstance(node, _OF_PAIRS):
             return self._of_pairs(node, where)
         return self._of_values(node, one, where)
 
-    def _of_values(  # noqa: PLR0911  (one case, one return)
-        self, node: exp.Expr, one: Any, where: pl.Expr | None
-    ) -> Callable[[exp.Expr], Value]:
+    def _of_values(self, node: exp.Expr, one: Any, where: pl.Expr | None) -> Made:
         """An aggregate whose argument may be DISTINCT: ``one`` is the statistic that it then is."""
         argument, distinct = node.this, False
         if isinstance(argument, exp.Distinct):
@@ -200,21 +201,20 @@ class Aggregates:
             return self._plain(aggregates.max if isinstance(node, exp.Max) else aggregates.min, value, where)
         value = self.values.number(value)
         mean = self._decimal_mean_type(node, value)
-        if distinct and mean is not None:
-            return self._decimal_mean_of_distinct(value, mean, where)
+        if mean is not None:
+            return self._decimal_mean(value, mean, where, distinct=distinct)
         if distinct:
             make = one or (aggregates.mean if isinstance(node, exp.Avg) else aggregates.sum)
             return self._of_distinct(called(node), make, value, where)
-        if isinstance(node, exp.Avg):
-            return self._decimal_mean(value, mean, where) if mean else self._plain(aggregates.mean, value, where)
-        return self._sum(value, where)
+        return self._plain(aggregates.mean, value, where) if isinstance(node, exp.Avg) else self._sum(value, where)
 
-    def _gathered(self, found: gathered.Found) -> Callable[[exp.Expr], Value]:
-        name = self._names.setdefault(found.text, f"{self.prefix}aggregate {len(self._names)}")
-        self.aggregates[name] = found.aggregate
-        return lambda node: Value(found.after(pl.col(name)), found.type, node)
+    def _column(self, text: str, aggregate: Any) -> pl.Expr:
+        """The column of an aggregate: that of an equal one, which has the same text, if there is one."""
+        name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
+        self.aggregates[name] = aggregate
+        return pl.col(name)
 
-    def _of_pairs(self, node: exp.Expr, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _of_pairs(self, node: exp.Expr, where: pl.Expr | None) -> Made:
         """Of the rows in which neither value is null, how many there are, or the mean of one."""
         y, x = (self.values.number(self.values.of(part)) for part in (node.this, node.expression))
         both = _both(y.expr.is_not_null() & x.expr.is_not_null(), where)
@@ -222,7 +222,7 @@ class Aggregates:
             return self._plain(aggregates.count, None, both)
         return self._plain(aggregates.mean, y if isinstance(node, exp.RegrAvgy) else x, both)
 
-    def _of_distinct(self, what: str, make: Any, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _of_distinct(self, what: str, make: Any, value: Value, where: pl.Expr | None) -> Made:
         """An aggregate of the distinct values, null where there are none."""
         if self.framed:
             return self._of_distinct_in_frame(what, make, value, where)
@@ -236,28 +236,19 @@ class Aggregates:
             f"distinct {what} {canonical(argument)}", f"{self.prefix}aggregate {len(self._names)}"
         )
         part.aggregates[name] = make("value")
-        result = widest(kind) if make is aggregates.sum else Type("float64")
-        return lambda node: Value(pl.col(name), result, node)
+        return pl.col(name), widest(kind) if make is aggregates.sum else Type("float64")
 
-    def _of_distinct_in_frame(
-        self, what: str, make: Any, value: Value, where: pl.Expr | None
-    ) -> Callable[[exp.Expr], Value]:
+    def _of_distinct_in_frame(self, what: str, make: Any, value: Value, where: pl.Expr | None) -> Made:
         """An aggregate of the distinct values of a frame, null where there are none."""
         if what == "count":
             return self._plain(aggregates.count_distinct, value, where)
-        made = replace(make(value.expr, where=where), distinct=True)
         text = f"distinct {what} {canonical(value.expr)} {'' if where is None else canonical(where)}"
-        name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
-        self.aggregates[name] = made
+        found = self._column(text, replace(make(value.expr, where=where), distinct=True))
         if make is not aggregates.sum or value.type is None:
-            return lambda node: Value(pl.col(name), Type("float64"), node)
-        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
-        wide = widest(value.type)
-        return lambda node: Value(pl.when(number(node).expr > 0).then(pl.col(name)).otherwise(null(wide)), wide, node)
+            return found, Type("float64")
+        return self._unless_none(found, value, where)
 
-    def _count(
-        self, node: exp.Expr, argument: exp.Expr, distinct: bool, where: pl.Expr | None
-    ) -> Callable[[exp.Expr], Value]:
+    def _count(self, node: exp.Expr, argument: exp.Expr, distinct: bool, where: pl.Expr | None) -> Made:
         if isinstance(argument, exp.Star) or (isinstance(argument, exp.Literal) and not distinct):
             return self._plain(aggregates.count, None, where)
         if node.args.get("expressions"):
@@ -273,21 +264,21 @@ class Aggregates:
             self.values.source.refuse(node, "count(NULL)")
         if distinct:
             return self._plain(aggregates.count_distinct, value, where)
-        return self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
+        return self._number(value, where), Type("int64")
 
-    def _sum(self, value: Value, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
-        """Null where no value is there: a sum of no values is 0 here."""
-        total = self._plain(aggregates.sum, value, where)
-        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
+    def _number(self, value: Value, where: pl.Expr | None) -> pl.Expr:
+        """How many values are no nulls."""
+        return self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))[0]
 
-        def result(node: exp.Expr) -> Value:
-            kind = value.type
-            assert kind is not None
-            wide = widest(kind)
-            expr = pl.when(number(node).expr > 0).then(total(node).expr).otherwise(null(wide))
-            return Value(expr, wide, node)
+    def _sum(self, value: Value, where: pl.Expr | None) -> Made:
+        total, _ = self._plain(aggregates.sum, value, where)
+        return self._unless_none(total, value, where)
 
-        return result
+    def _unless_none(self, total: pl.Expr, value: Value, where: pl.Expr | None) -> Made:
+        """A sum, null where no value is there: a sum of no values is 0 here."""
+        assert value.type is not None
+        wide = widest(value.type)
+        return pl.when(self._number(value, where) > 0).then(total).otherwise(null(wide)), wide
 
     def _decimal_mean_type(self, node: exp.Expr, value: Value) -> Type | None:
         """The type of a mean that is a decimal: of decimals in Spark's, under a cast in PostgreSQL's dialect."""
@@ -298,38 +289,27 @@ class Aggregates:
             return quotients.mean_type(self.values, value) if value.type.name == "decimal" else None
         return quotients.mean_type_in_cast(self.values, value, node) if source.dialect == DIALECT else None
 
-    def _decimal_mean(self, value: Value, kind: Type, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _decimal_mean(self, value: Value, kind: Type, where: pl.Expr | None, *, distinct: bool) -> Made:
         """The mean of decimals as one: null where no value is there."""
-        of = value.type
-        assert of is not None
-        total = self._plain(aggregates.sum, value, where)
-        number = self._plain(aggregates.count, None, _both(value.expr.is_not_null(), where))
-        return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
+        assert value.type is not None
+        if distinct:
+            total, _ = self._of_distinct("sum", aggregates.sum, value, where)
+            number, _ = self._of_distinct("count", lambda _: aggregates.count(), value, where)
+        else:
+            total, _ = self._plain(aggregates.sum, value, where)
+            number = self._number(value, where)
+        return quotients.mean(total, number, value.type.scale, kind), kind
 
-    def _decimal_mean_of_distinct(self, value: Value, kind: Type, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
-        of = value.type
-        assert of is not None
-        total = self._of_distinct("sum", aggregates.sum, value, where)
-        number = self._of_distinct("count", lambda _: aggregates.count(), value, where)
-        return lambda node: Value(quotients.mean(total(node).expr, number(node).expr, of.scale, kind), kind, node)
-
-    def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Callable[[exp.Expr], Value]:
+    def _plain(self, make: Any, value: Value | None, where: pl.Expr | None) -> Made:
         arguments = [value.expr] if value is not None else []
         text = " ".join(
             [make.__name__, *(canonical(argument) for argument in [*arguments, *([] if where is None else [where])])]
         )
-        text += f" {value is None} {where is None}"
-        name = self._names.setdefault(text, f"{self.prefix}aggregate {len(self._names)}")
-        self.aggregates[name] = make(*arguments, where=where)
+        found = self._column(f"{text} {value is None} {where is None}", make(*arguments, where=where))
         if make in (aggregates.count, aggregates.count_distinct):
-            self.counts.add(name)
+            self.counts.add(found.meta.output_name())
         kinds = {aggregates.count: "int64", aggregates.count_distinct: "int64", aggregates.mean: "float64"}
-
-        def result(node: exp.Expr) -> Value:
-            kind = Type(kinds[make]) if make in kinds else value.type if value is not None else None
-            return Value(pl.col(name), kind, node)
-
-        return result
+        return found, Type(kinds[make]) if make in kinds else value.type if value is not None else None
 
 
 def _row(*parts: pl.Expr) -> pl.Expr:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace as replaced
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -108,28 +107,22 @@ def _windows(
         relation, value = _aggregate(queries, relation, first, name, keys, values=values)
         return relation, [value]
     functions: dict[str, Any] = {}
-    results: list[tuple[str, exp.Window, Any]] = []
+    made: dict[str, Value] = {}
     for result_name, window in windows.items():
         function, frame = unwrapped(window.this), frames[result_name]
         if isinstance(function, aggregation.AGGREGATES):
             added = aggregation.aggregates_of(values, window.this, f"{result_name} ")
-            functions |= {key: replaced(made, frame=frame) for key, made in added.aggregates.items()}
-            results.append((result_name, window, added.known[aggregation.text_of(window.this)]))
+            functions |= {key: replaced(aggregate, frame=frame) for key, aggregate in added.aggregates.items()}
+            made[result_name] = added.known[aggregation.text_of(window.this)]
         else:
             functions[result_name], kind = _Functions(values, window).made(function, frame)
-            results.append((result_name, window, partial(_named, result_name, kind)))
+            made[result_name] = Value(pl.col(result_name), kind, window)
     numbers = isinstance(unwrapped(first.this), exp.RowNumber | exp.Rank)
     rows = _ordered(relation, order, name, keys, values, functions=functions, most=most if numbers else None)
-    made = {result_name: make(window.this) for result_name, window, make in results}
     kept = {key: pl.col(key) for key in relation.types}
     result = rows.select(**kept, **{result_name: value.expr for result_name, value in made.items()})
-    of = [Value(pl.col(result_name), made[result_name].type, window) for result_name, window, _ in results]
+    of = [Value(pl.col(result_name), made[result_name].type, window) for result_name, window in windows.items()]
     return Relation(result, relation.columns, relation.carried), of
-
-
-def _named(name: str, kind: Type, node: exp.Expr) -> Value:
-    """The value of a function whose result has a column."""
-    return Value(pl.col(name), kind, node)
 
 
 def _checked(values: Values, window: exp.Window) -> Frame | None:

@@ -172,6 +172,26 @@ class CompressedColumn:
                 return cls(least, most, distances, len(column))
         return cls(least, most, column, len(column))
 
+    @classmethod
+    def joined(cls, pieces: Sequence[CompressedColumn]) -> CompressedColumn:
+        """Columns one after another."""
+        least, most = min(piece.least for piece in pieces), max(piece.most for piece in pieces)
+        rows = sum(piece.rows for piece in pieces)
+        if least == most:
+            return cls(least, most, None, rows)
+        kind = next((kind for kind, values in _KINDS.items() if most - least < values), None)
+        if kind is None:
+            return cls(least, most, np.concatenate([piece.decompress() for piece in pieces]), rows)
+        distances, start = np.empty(rows, kind), 0
+        for piece in pieces:
+            into, further = distances[start : start + piece.rows], np.array(piece.least - least, kind)
+            if piece.distances is None:
+                into[:] = further
+            else:
+                np.add(piece.distances, further, out=into)
+            start += piece.rows
+        return cls(least, most, distances, rows)
+
     def part(self, start: int, stop: int) -> CompressedColumn:
         """Values number ``start`` to ``stop``. Not a copy."""
         distances = None if self.distances is None else self.distances[start:stop]
@@ -226,6 +246,18 @@ class Compressed(Columns):
     def values(self, number: int) -> tuple[np.ndarray, int]:
         """The distances of a column, and its least value."""
         return self.columns[number].values()
+
+
+def together(pieces: Sequence[Columns]) -> Columns:
+    """Pieces with the same columns, one after another; in few bytes where all are."""
+    if len(pieces) == 1:
+        return pieces[0]
+    some = [piece.columns for piece in pieces if isinstance(piece, Compressed)]
+    if len(some) == len(pieces):
+        return Compressed([CompressedColumn.joined(columns) for columns in zip(*some, strict=True)])
+    is_wide = any(piece.high is not None for piece in pieces)
+    high = np.concatenate([piece.upper() for piece in pieces]) if is_wide else None
+    return Plain([np.concatenate(columns) for columns in zip(*pieces, strict=True)], high)
 
 
 def _at_least(column: np.ndarray, least: np.int64) -> np.ndarray:

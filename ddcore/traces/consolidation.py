@@ -16,7 +16,7 @@ from ddcore.base.schema import Type
 from ddcore.data.encoding import key_codes
 from ddcore.traces import packing, ranges, sorts
 from ddcore.traces.budget import ALONE, Budget
-from ddcore.traces.columns import Columns, Plain
+from ddcore.traces.columns import Columns, Plain, together
 from ddcore.traces.fields import Field
 from ddcore.traces.packed_batch import PackedBatch
 from ddcore.traces.packing import Summed
@@ -74,10 +74,10 @@ def arrange_all(
         sums = packing.consolidated(pieces, fields, budget)
         return _coded(sums.table(), width, key) if key else _batch(sums, width, budget)
     piece = _one(pieces)
+    if not summed and fits:
+        return _by_code(piece, width, key or ())
     *columns, diffs = piece
     codes = key_codes(columns[: len(key)], key, rows) if key else columns.pop(0)
-    if not summed and fits:
-        return _by_code(codes, columns, diffs, width, len(key or ()))
     return _arrange_wide(codes, columns[:width], columns[width:], diffs, piece.high)
 
 
@@ -153,8 +153,7 @@ def gathered(pieces: Sequence[Columns], few: int) -> Sequence[Columns]:
     small = [piece for piece in pieces if piece.rows < few and piece.high is None]
     if len(small) < _SEVERAL:
         return pieces
-    together = Plain([np.concatenate(columns) for columns in zip(*small, strict=True)])  # smaller blocks of memory
-    return [together, *(piece for piece in pieces if piece.rows >= few or piece.high is not None)]
+    return [together(small), *(piece for piece in pieces if piece.rows >= few or piece.high is not None)]
 
 
 def _one(pieces: Sequence[Columns]) -> Columns:
@@ -233,16 +232,23 @@ def _coded(table: np.ndarray, width: int, key: Sequence[Type]) -> ColumnBatch:
     return ColumnBatch.of(out, width)
 
 
-def _by_code(
-    codes: np.ndarray, columns: Sequence[np.ndarray], diffs: np.ndarray, width: int, key_words: int
-) -> ColumnBatch:
+def _by_code(piece: Columns, width: int, key: Sequence[Type]) -> ColumnBatch:
     """Sort by code, and by the first words where codes differ in their last bits only."""
+    keys = [piece.column(number) for number in range(len(key))]
+    codes, first = (key_codes(keys, key, len(piece)), 0) if key else (piece.column(0), 1)
     order, least, shift = _order(codes)
     if shift:
-        kernels.sorting.sort_within(order, np.stack([codes, *columns[:key_words]]), least, shift)
-    table = np.empty((len(columns) + 2, len(codes)), dtype=np.int64)
-    for into, column in zip(table, (codes, *columns, diffs), strict=True):
-        np.take(column, order, out=into, mode="clip")
+        kernels.sorting.sort_within(order, np.stack([codes, *keys]), least, shift)
+    table = np.empty((1 + piece.count - first, len(piece)), dtype=np.int64)
+    np.take(codes, order, out=table[0], mode="clip")
+    for into, number in zip(table[1:], range(first, piece.count), strict=True):
+        values, least = piece.values(number)  # few bytes for each stay in a cache
+        if values.dtype == np.int64:
+            np.take(values, order, out=into, mode="clip")
+        elif values.strides[0]:
+            np.add(np.take(values, order, mode="clip"), least, out=into, dtype=np.int64)
+        else:
+            into.fill(least)
     return ColumnBatch.of(table, width)
 
 

@@ -106,11 +106,11 @@ class SortedBatch(ABC):
         else:
             counts += spans[1] - spans[0]
 
-    @abstractmethod
     def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
         """Write the ``values`` words, times and diffs of each key's rows in its span to ``out`` (columns, n) from
         ``at[k]`` on, which advances. Coordinates that the batch has not are 0 there.
         """
+        self.decompress().scatter(at, out, values, keys, spans)
 
     @abstractmethod
     def located(self, lo: np.ndarray, hi: np.ndarray) -> tuple[ColumnBatch, np.ndarray, np.ndarray]:
@@ -128,9 +128,9 @@ class SortedBatch(ABC):
     def take(self, rows: np.ndarray) -> ColumnBatch:
         """The updates at these positions, which ascend: int64[m]."""
 
-    @abstractmethod
     def part(self, start: int, stop: int) -> SortedBatch:
         """Updates number ``start`` to ``stop``."""
+        return self.decompress().part(start, stop)
 
     def without(self, codes: np.ndarray) -> SortedBatch:
         """The updates but those of some codes (int64[m], ascending): O(n)."""
@@ -154,21 +154,21 @@ class SortedBatch(ABC):
 
     # -- what is known of it -------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def code(self, row: int) -> int:
         """The code of a row."""
+        return self.decompress().code(row)
 
     @abstractmethod
     def span(self, code: int) -> tuple[int, int]:
         """The rows with a code, by a binary search and without an index."""
 
-    @abstractmethod
     def sample(self, step: int) -> np.ndarray:
         """The code of every ``step``-th update."""
+        return self.decompress().sample(step)
 
-    @abstractmethod
     def versions(self) -> np.ndarray:
         """The first coordinates of the times: int64[n]."""
+        return self.decompress().versions()
 
     @abstractmethod
     def memory(self) -> int:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import StorageError
 from ddcore.io.delta import heads, syncs
-from ddcore.io.delta.column_types import columns, delta_schema, delta_type
+from ddcore.io.delta.column_types import columns, delta_schema
 from ddcore.io.delta.deltalog import AFTER, COMPACTED, FENCE, LOG
 from ddcore.io.delta.heads import Head, Prepared
 from ddcore.io.delta.open_tables import head_of, mend_hint, open_table, reading
 from ddcore.io.delta.table_files import AddedFile, TableState
-from ddcore.io.delta.tables import APP, add_actions, check_files, files_of, paths_of, state_of_table, table_at
+from ddcore.io.delta.tables import APP, check_files, files_of, paths_of, state_of_table, table_at
 from ddcore.io.delta.writer import Group, Writer
 from ddcore.io.storage import store
 from ddcore.io.storage.failpoint import failpoint
@@ -111,7 +111,7 @@ def _commit(
                 _add_columns(head, named, adds)
         added = [file for file in files if file.path not in live]
         removed = sorted(live - kept - {file.path for file in files})
-        is_other = becomes is not None and columns(head) != [(name, delta_type(kind)) for name, kind in becomes.items()]
+        is_other = becomes is not None and columns(head) != [(name, str(kind)) for name, kind in becomes.items()]
         if is_other:
             added, removed = [*files], sorted(live)
         if added or removed or is_other:
@@ -187,19 +187,12 @@ def change(
 
     now = int(time.time() * 1000)
     changes = COMPACTED not in (carries or {})
-    stored = columns(table) if becomes is None else [(name, delta_type(kind)) for name, kind in becomes.items()]
-    noted = heads.note(heads.following(table, stored, files_of(table), heads.Change(added, removed, txn)))
+    stored = columns(table) if becomes is None else [(name, str(kind)) for name, kind in becomes.items()]
+    files, gone = files_of(table), frozenset(() if becomes is not None else removed)
+    noted = heads.note(heads.following(table, stored, files, heads.Change(added, removed, txn)))
     actions: list[AddAction | RemoveAction] = [_add_action(file, now, changes=changes) for file in added]
-    if removed and becomes is None:
-        # Readers of the change feed need the sizes and partitions of removed files.
-        live, gone = add_actions(table), frozenset(removed)
-        partitions = {name: column for name, column in live.items() if name.startswith("partition.")}
-        for number, path in enumerate(live["path"]):
-            if path in gone:
-                of: dict[str, str | None] = {
-                    name.removeprefix("partition."): str(column[number]) for name, column in partitions.items()
-                }
-                actions.append(RemoveAction(path, changes, now, live["size_bytes"][number], of))
+    # Readers of the change feed need the sizes of removed files.
+    actions += [RemoveAction(file.path, changes, now, file.size, {}) for file in files if file.path in gone]
     schema = None if becomes is None else delta_schema(becomes)
     properties = _transaction(writer.lease, txn, {**(carries or {}), **noted}, fenced=fenced)
     _write_actions(writer, table, actions, properties, schema)

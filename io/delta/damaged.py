@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,7 +69,9 @@ def _is_replaceable(writer: Writer, folder: Location) -> bool:
             table = open_tables.open_table(folder, writer=writer)
             files = tables.files_of(table)
             is_ours = not files or table.transaction_version(tables.APP) is not None
-            is_plain = table.protocol().min_reader_version <= 1 and not _is_append_only(table.metadata().configuration)
+            # Then no row of it may be removed.
+            is_append_only = str(table.metadata().configuration.get("delta.appendOnly")).lower() == "true"
+            is_plain = table.protocol().min_reader_version <= 1 and not is_append_only
             # A checkpoint alone can be read, but not committed to.
             has_commit = store.is_file(commit_file(folder, table.version()))
             return is_ours and is_plain and has_commit and not table.metadata().partition_columns
@@ -83,11 +84,6 @@ def _is_begun(folder: Location) -> bool:
     if isinstance(folder, Path) and not folder.is_dir():
         return False
     return all(file.address.name.startswith(".") or has_digests(file.address) for file in store.entries(folder))
-
-
-def _is_append_only(configuration: Mapping[str, str | None]) -> bool:
-    """Whether a table's properties say that no row of it may be removed."""
-    return str(configuration.get("delta.appendOnly")).lower() == "true"
 
 
 def _begin_anew(writer: Writer, folder: Address) -> None:

@@ -66,7 +66,6 @@ class Head:
     version: int
     txn: int
     columns: tuple[tuple[str, str], ...]
-    partitions: tuple[str, ...]
     files: tuple[LiveFile, ...]
     every: int
     description: str
@@ -74,7 +73,7 @@ class Head:
     @cached_property
     def state(self) -> TableState:
         """The table for the ledger."""
-        return state_of(self.version, self.columns, self.partitions, self.files)
+        return state_of(self.version, self.columns, self.files)
 
     @property
     def is_before_checkpoint(self) -> bool:
@@ -216,7 +215,6 @@ def _parsed(info: Mapping[str, Any], version: int) -> Head | None:
         version,
         known["txn"],
         tuple((name, kind) for name, kind in known["columns"]),
-        tuple(known["partitions"]),
         tuple(LiveFile(*file) for file in known["files"]),
         known["every"],
         known["description"],
@@ -232,8 +230,8 @@ def note(head: Head | None) -> dict[str, str]:
         return {}
     files = [(file.path, file.size, file.rows, file.lower, file.upper) for file in head.files]
     known = {
-        "version": head.version, "txn": head.txn, "columns": head.columns, "partitions": head.partitions,
-        "files": files, "every": head.every, "description": head.description,
+        "version": head.version, "txn": head.txn, "columns": head.columns, "files": files,
+        "every": head.every, "description": head.description,
     }  # fmt: skip
     text = json.dumps(known, separators=(",", ":"))
     return {NOTE: f"{_digest(text)} {text}"}
@@ -251,7 +249,8 @@ def following(
         _PLAIN.fullmatch(path) for path in [*(file.path for file in live), *(file.path for file in change.added)]
     )
     if (
-        protocol.min_reader_version != 1
+        metadata.partition_columns
+        or protocol.min_reader_version != 1
         or protocol.min_writer_version not in _WRITERS
         or not {*settings} <= {*_KNOWN}
         or not plain
@@ -259,24 +258,17 @@ def following(
     ):
         return None
     bounds = [
-        LiveFile(
-            live_file.path,
-            live_file.size,
-            live_file.rows,
-            *(_integers(columns, side) for side in (live_file.lower, live_file.upper)),
-        )
-        for live_file in live
+        replace(file, lower=_integers(columns, file.lower), upper=_integers(columns, file.upper)) for file in live
     ]
     every = int(settings.get(_INTERVAL, "0"))
     head = Head(
-        table.version(), change.txn, tuple(columns), tuple(metadata.partition_columns), tuple(bounds), every,
-        metadata.description or "",
+        table.version(), change.txn, tuple(columns), tuple(bounds), every, metadata.description or "",
     )  # fmt: skip
     return head.followed_by(change) if every > 1 else None
 
 
 def _integers(columns: Sequence[tuple[str, str]], side: Mapping[str, Any]) -> dict[str, int]:
-    integers = {name for name, kind in columns if kind == "long"}
+    integers = {name for name, kind in columns if kind == "int64"}
     return {name: n for name, n in side.items() if name in integers and type(n) is int}
 
 
@@ -287,7 +279,7 @@ def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | No
     if head.is_before_checkpoint or not noted or not all(_PLAIN.fullmatch(file.path) for file in change.added):
         return None
     now, changes = int(time.time() * 1000), COMPACTED not in change.carries
-    parameters = {"mode": "Append", "partitionBy": json.dumps([*head.partitions])}
+    parameters = {"mode": "Append", "partitionBy": "[]"}
     info = {"timestamp": now, "operation": "WRITE", "operationParameters": parameters}
     info |= {"engineInfo": f"ddcore:{__version__}", **change.carries, **noted}
     sizes = {file.path: file.size for file in head.files}
@@ -339,11 +331,10 @@ def _add(file: AddedFile, now: int, changes: bool) -> dict[str, Any]:
 
 
 def _remove(path: str, size: int, now: int, changes: bool) -> dict[str, Any]:
-    """Readers of the change feed need the sizes and partitions of removed files."""
-    partition = dict(step.split("=", 1) for step in path.split("/")[:-1])
+    """Readers of the change feed need the sizes of removed files."""
     return {
         "path": path, "deletionTimestamp": now, "dataChange": changes, "extendedFileMetadata": True,
-        "partitionValues": partition, "size": size,
+        "partitionValues": {}, "size": size,
     }  # fmt: skip
 
 

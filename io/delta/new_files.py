@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import polars as pl
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.delta.open_tables import is_ledger
 from ddcore.io.delta.syncs import sync_all
 from ddcore.io.delta.table_files import AddedFile
@@ -17,9 +19,6 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
-
     from ddcore.base.schema import Schema
 
 _ROW_GROUP = 128 * 1024
@@ -118,8 +117,6 @@ def value_table(columns: Mapping[str, Any], schema: Schema) -> pa.Table:
 
 
 def _table(columns: Mapping[str, Any], types: Mapping[str, pa.DataType]) -> pa.Table:
-    import pyarrow as pa
-
     given = pa.table({name: columns[name] for name in types})
     return pa.table({name: _of_type(given[name], kind) for name, kind in types.items()})
 
@@ -128,8 +125,6 @@ def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """A column cast to a type. Texts of Polars with their offsets in 64 bits are cast here: Arrow's own casts are among
     its functions, whose import takes longer than most columns.
     """
-    import pyarrow as pa
-
     if column.type == kind or (
         kind in (pa.string(), pa.binary()) and column.type in (pa.string_view(), pa.binary_view())
     ):
@@ -142,8 +137,6 @@ def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _short_text(texts: pa.Array) -> pa.Array:
     """Texts with offsets of 32 bits; they have fewer than 2 GiB and begin with their buffers."""
-    import pyarrow as pa
-
     nulls, offsets, data = texts.buffers()
     if offsets is None:
         return pa.array([], pa.string())

@@ -14,6 +14,7 @@ from ddcore.io.delta import heads
 from ddcore.io.delta.deltalog import gap_text, lost_versions
 from ddcore.io.delta.heads import Head
 from ddcore.io.delta.table_files import TableState
+from ddcore.io.storage import objects
 from ddcore.io.storage.reporting import REFRESH, reporting
 from ddcore.io.storage.store import Location
 
@@ -48,8 +49,9 @@ def reading(folder: Location, doing: str = "read", state: TableState | None = No
 
 def head_of(folder: Location, state: TableState | None, writer: Writer | None = None) -> Head | None:
     """The head of a table at a state that the ledger names, if that is its newest version."""
-    if writer is not None and state is not None and (head := writer.head(folder)) is not None and head.state == state:
-        return head
+    known = None if writer is None else writer.heads.get(folder)
+    if known is not None and known.state == state:
+        return known
     head = heads.at(folder, state, None if writer is None else writer.seen.get(folder))
     if head is not None and writer is not None:
         writer.note_head(folder, head)
@@ -85,8 +87,6 @@ def _loaded(folder: Location, version: int | None) -> DeltaTable:
     options = options_of(folder)
     if options is None:
         return DeltaTable(location(folder), version=version)
-    from ddcore.io.storage import objects
-
     return objects.complete(lambda: DeltaTable(location(folder), version=version, storage_options=options))
 
 
@@ -109,11 +109,7 @@ def location(folder: Location) -> str:
 
 def options_of(folder: Location) -> dict[str, str] | None:
     """The settings of the store for the Delta library; None for a folder of the file system."""
-    if isinstance(folder, Path):
-        return None
-    from ddcore.io.storage import objects
-
-    return objects.options()
+    return None if isinstance(folder, Path) else objects.options()
 
 
 def mend_hint(folder: Location) -> str:

@@ -46,11 +46,9 @@ class TableState:
     digest: str
 
 
-def state_of(
-    version: int, columns: Sequence[tuple[str, str]], partitions: Sequence[str], files: Sequence[LiveFile]
-) -> TableState:
+def state_of(version: int, columns: Sequence[tuple[str, str]], files: Sequence[LiveFile]) -> TableState:
     """The state of a table for the ledger. Only integer bounds count: libraries all read those alike."""
-    lines = [repr(([*columns], [*partitions]))]
+    lines = [repr([*columns])]
     for file in files:
         bounds = [sorted((name, n) for name, n in side.items() if type(n) is int) for side in (file.lower, file.upper)]
         lines.append(repr((file.path, file.size, file.rows, *bounds)))

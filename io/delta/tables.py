@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ddcore.base.errors import StorageError
+from ddcore.base.lazy import polars as pl
 from ddcore.io.delta import heads, syncs
-from ddcore.io.delta.column_types import column_text, columns, delta_schema, delta_type, row_type
+from ddcore.io.delta.column_types import column_text, columns, delta_schema
 from ddcore.io.delta.deltalog import commit_file, has_commits, is_maintenance, newest_checkpoint, transaction_of
 from ddcore.io.delta.open_tables import head_of, is_ledger, location, mend_hint, open_table, options_of, reading
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState, state_of
@@ -30,7 +31,6 @@ from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
 
 if TYPE_CHECKING:
-    import polars as pl
     from deltalake import DeltaTable
 
     from ddcore.base.schema import Schema, Type
@@ -43,18 +43,17 @@ _REMOVALS, _WEEK = "delta.deletedFileRetentionDuration", f"interval {7 * 86_400}
 
 
 def schema_of(folder: Location, writer: Writer | None = None) -> Schema:
-    """The columns of one of our tables in order, without those it is partitioned by."""
+    """The columns of one of our tables in order."""
+    from ddcore.base.schema import parse_type
+
     with reporting(folder, "read", mend_hint(folder)):
-        table = open_table(folder, writer=writer)
-        apart = table.metadata().partition_columns
-        return {field.name: row_type(field) for field in table.schema().fields if field.name not in apart}
+        return {name: parse_type(kind) for name, kind in columns(open_table(folder, writer=writer))}
 
 
 def create(
     writer: Writer,
     folder: Location,
     schema: Mapping[str, Type | str],
-    partition_by: Sequence[str] = (),
     *,
     replace: bool = False,
     description: str | None = None,
@@ -68,7 +67,7 @@ def create(
     from deltalake import DeltaTable
 
     address = location(folder)
-    wanted = [(name, delta_type(kind)) for name, kind in schema.items()]
+    wanted = [(name, str(kind)) for name, kind in schema.items()]
     with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
         stored = columns(open_table(folder, writer=writer)) if exists(folder) else None
@@ -87,7 +86,6 @@ def create(
             address,
             delta_schema(schema),
             mode=mode,
-            partition_by=list(partition_by),
             description=description,
             configuration={"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})},
             storage_options=options_of(folder),
@@ -171,22 +169,17 @@ def live_files(folder: Location, state: TableState | None, writer: Writer | None
     return files
 
 
-def opened(folder: Location, state: TableState, writer: Writer | None = None) -> DeltaTable:
-    """The table at a state that the ledger names, or after later maintenance. StorageError where its log lost that."""
-    with reading(folder, "read", state):
-        return table_at(folder, open_table(folder, writer=writer), state.version)
-
-
 def stored_columns(
     folder: Location, state: TableState | None = None, writer: Writer | None = None
 ) -> list[tuple[str, str]]:
-    """Names and Delta types of a table's columns, in order, at a state that the ledger names, else in its newest
+    """Names and types of a table's columns, in order, at a state that the ledger names, else in its newest
     version.
     """
     if (head := head_of(folder, state, writer)) is not None:
         return [*head.columns]
     with reading(folder, state=state):
-        return columns(open_table(folder, writer=writer) if state is None else opened(folder, state, writer))
+        newest = open_table(folder, writer=writer)
+        return columns(newest if state is None else table_at(folder, newest, state.version))
 
 
 def state_at(folder: Location, version: int) -> TableState:
@@ -205,8 +198,6 @@ def scan(
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     Columns that were added to the table after a file was written are null in its rows.
     """
-    import polars as pl
-
     types = {name: kind.stored.polars for name, kind in schema.items()}
     if not files:
         return values_of(pl.LazyFrame(schema=types), schema)
@@ -248,18 +239,12 @@ def values_of(rows: pl.LazyFrame, schema: Schema) -> pl.LazyFrame:
     other = {name: kind for name, kind in schema.items() if kind.stored != kind}
     if not other:
         return rows
-    import polars as pl
-
-    return rows.with_columns(
-        pl.col(name).map_batches(partial(_from_stored, kind=kind), return_dtype=kind.polars, is_elementwise=True)
-        for name, kind in other.items()
-    )
-
-
-def _from_stored(values: pl.Series, kind: Type) -> pl.Series:
     from ddcore.data.forms import from_stored
 
-    return from_stored(values, kind)
+    return rows.with_columns(
+        pl.col(name).map_batches(partial(from_stored, kind=kind), return_dtype=kind.polars, is_elementwise=True)
+        for name, kind in other.items()
+    )
 
 
 def exists(folder: Location) -> bool:
@@ -314,7 +299,7 @@ def check_files(folder: Location, table: DeltaTable, state: TableState) -> list[
 
 def state_of_table(table: DeltaTable, files: Sequence[LiveFile]) -> TableState:
     """The state of a table for the ledger. Only integer bounds count: libraries all read those alike."""
-    return state_of(table.version(), columns(table), table.metadata().partition_columns, files)
+    return state_of(table.version(), columns(table), files)
 
 
 def files_of(table: DeltaTable) -> list[LiveFile]:

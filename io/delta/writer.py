@@ -62,10 +62,6 @@ class Writer:
         """Let the next use of a table find it open."""
         self._tables[folder] = table
 
-    def head(self, folder: Location) -> Head | None:
-        """The head of a table that is known by its newest commit."""
-        return self.heads.get(folder)
-
     def note_head(self, folder: Location, head: Head) -> None:
         """A table has this head now, by a commit of this process or as it was read."""
         self.heads[folder] = head

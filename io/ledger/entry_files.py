@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base.lazy import numpy as np
@@ -11,14 +12,13 @@ from ddcore.io.ledger.entry import Entry
 from ddcore.io.ledger.ingest_index import FOOTER, index_of
 from ddcore.io.ledger.labels import FOOTER as LABELS
 from ddcore.io.ledger.labels import labels_of
-from ddcore.io.ledger.run_index import FOOTER as RUNS
-from ddcore.io.ledger.run_index import runs_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGEST = 16**3  # rows of a file: reading one of them checks the bytes of the whole file
 _NAME = re.compile(r"entries-([0-9]{8,})-([0-9]{8,})-")
+RUNS = "ddcore.runs"  # the name of the numbers of finished runs in a file's footer, which the shell completes
 NOTES = (FOOTER, LABELS, RUNS)
 """The names of the notes in the footer of a file."""
 
@@ -56,9 +56,17 @@ def file_column(values: Sequence[Any], *, of_text: bool) -> pa.Array:
 
 def file_notes(rows: Sequence[Entry]) -> dict[str, str]:
     """The notes in the footer of a file with these rows."""
-    labels = labels_of(rows)
-    runs = runs_of(rows)
-    return {FOOTER: index_of(rows), **({LABELS: labels} if labels else {}), **({RUNS: runs} if runs else {})}
+    labels, runs = labels_of(rows), [row.number for row in rows if row.kind == "run"]
+    notes = {FOOTER: index_of(rows), LABELS: labels, RUNS: json.dumps(runs) if runs else ""}
+    return {name: note for name, note in notes.items() if note}
+
+
+def run_numbers(notes: Iterable[str]) -> list[int]:
+    """The numbers of runs in the footers of all files, the newest first; a file and its merge say the same.
+
+    Raises ValueError for what is no such note.
+    """
+    return sorted({int(number) for note in notes if note for number in json.loads(note)}, reverse=True)
 
 
 def file_width(rows: int, merged: int) -> int:

@@ -6,12 +6,9 @@ anything heavy: every command reads records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from ddcore.base import as_json
-from ddcore.base.as_json import Form, Forms, each_of
+from ddcore.base.as_json import Form, each_of, nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +87,10 @@ class ProfileRecord:
     heat: HeatRecord = HeatRecord()
     compiling: float = 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """The fields for JSON; those of an operator or a loop are left out where they have their default."""
-        return as_json.written(self, _FORMS)
-
 
 NO_PROFILE = ProfileRecord()
-
-
-def profile_from_json(body: Mapping[str, Any]) -> ProfileRecord:
-    """The profile that :meth:`ProfileRecord.to_json` wrote."""
-    return as_json.read(ProfileRecord, body, _FORMS)
-
-
-def _form(kind: type[Any], forms: Forms) -> Form:
-    return lambda one: as_json.written(one, forms), lambda body: as_json.read(kind, body, forms)
-
-
-_FORMS: Forms = {
-    "operators": each_of(_form(OperatorRecord, {})),
-    "loops": each_of(_form(LoopRecord, {})),
-    "heat": _form(HeatRecord, {"cells": each_of((list, tuple))}),
-}
+PROFILE: Form = nested(ProfileRecord, {
+    "operators": each_of(nested(OperatorRecord)),
+    "loops": each_of(nested(LoopRecord)),
+    "heat": nested(HeatRecord, {"cells": each_of((list, tuple))}),
+})  # fmt: skip

@@ -10,8 +10,6 @@ what is complete, and the names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
 
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import Frontier
@@ -39,15 +37,24 @@ class Readable:
 
         ``or_before``: of a name or number without a version that can be read, the newest one before it.
         """
-        if len(self.dims) == 1:
-            latest = self.upper[0][0] - 1
-            time = Time([one_version(text, latest, origin, self.names, begins=begins, or_before=or_before)])
-        elif text.strip() == "latest":
+        if len(self.dims) > 1 and text.strip() == "latest":
             return self.latest(origin)
-        else:
-            time = self.names.time(text, origin, begins=begins, nearest=begins or or_before)
+        latest = Time(coordinate - 1 for coordinate in self.upper[0])  # asked for with one dimension only
+        time = time_named(text, latest, origin, self.names, begins=begins, nearest=begins or or_before)
+        if len(self.dims) == 1 and time > latest:
+            if not or_before or latest.version < 0:
+                raise self._unfolded(text, time, latest, origin)
+            time = latest
         self.check(time, origin)
         return time
+
+    def _unfolded(self, text: str, time: Time, latest: Time, origin: str) -> UsageError:
+        is_number = text.rpartition("=")[2].strip().isdigit()
+        what = f"version {time} is" if is_number else f"{text.strip()!r} is version {time}, which is"
+        return UsageError(
+            f"{origin}: {what} not yet complete: the last folded version is {self.names.shown(latest)}",
+            f"which versions are waiting: ddcore status; {OR_BEFORE}",
+        )
 
     def check(self, time: Time, origin: str) -> None:
         """UsageError, with both frontiers, for a time that cannot be read."""
@@ -78,71 +85,43 @@ class Readable:
     def range(self, first: str, second: str | None, *, or_before: bool = False) -> tuple[Time | None, Time]:
         """``A B`` or ``A..B`` as two times. None for A is the time before everything."""
         sample = "-1 latest" if len(self.dims) == 1 else f"{example(self.dims)} latest"
-        return _range(first, second, partial(self.time, or_before=or_before), sample)
+        hint = f"say A B or A..B, for example: {sample}"
+        if second is None:
+            if ".." not in first:
+                raise UsageError(f"diff needs two versions, got {first!r}", hint)
+            first, _, second = first.partition("..")
+        elif ".." in first or ".." in second:
+            raise UsageError(f"diff takes A B or A..B, not both: {first!r} {second!r}", hint)
+        elif not (first.strip() and second.strip()):
+            raise UsageError(f"diff needs two versions, got {first!r} {second!r}", "is a variable not set?")
+        start = self.time(first, "A", or_before=or_before) if first.strip() else None
+        return start, self.time(second.strip() or "latest", "B", or_before=or_before)
 
 
-def one_version(
-    text: str,
-    latest: int,
-    origin: str = "version",
-    names: VersionNames | None = None,
-    *,
-    begins: bool = False,
-    or_before: bool = False,
-) -> int:
-    """The version that ``text`` names; UsageError unless it is folded (at most ``latest``), or ``or_before``."""
-    names = names or VersionNames(("version",))
-    version = version_number(text, latest, origin, names, begins=begins, nearest=begins or or_before)
-    if version <= latest:
-        return version
-    if or_before and latest >= 0:
-        return latest
-    is_number = text.rpartition("=")[2].strip().isdigit()
-    what = f"version {version} is" if is_number else f"{text.strip()!r} is version {version}, which is"
-    raise UsageError(
-        f"{origin}: {what} not yet complete: the last folded version is {names.shown(Time([latest]))}",
-        f"which versions are waiting: ddcore status; {OR_BEFORE}",
-    )
+def time_named(
+    text: str, latest: Time, origin: str, names: VersionNames, *, begins: bool = False, nearest: bool = False
+) -> Time:
+    """The time that ``text`` stands for, where ``latest`` is the latest; it need not be folded.
 
-
-def _range(first: str, second: str | None, time: Callable[[str, str], Time], example: str) -> tuple[Time | None, Time]:
-    hint = f"say A B or A..B, for example: {example}"
-    if second is None:
-        if ".." not in first:
-            raise UsageError(f"diff needs two versions, got {first!r}", hint)
-        first, _, second = first.partition("..")
-    elif ".." in first or ".." in second:
-        raise UsageError(f"diff takes A B or A..B, not both: {first!r} {second!r}", hint)
-    elif not (first.strip() and second.strip()):
-        raise UsageError(f"diff needs two versions, got {first!r} {second!r}", "is a variable not set?")
-    start = time(first, "A") if first.strip() else None
-    return start, time(second.strip() or "latest", "B")
-
-
-def version_number(
-    text: str, latest: int, origin: str, names: VersionNames, *, begins: bool = False, nearest: bool = False
-) -> int:
-    """The number that ``text`` stands for, where ``latest`` is the latest; it need not be folded.
-
-    ``version=7`` is 7. ``names`` has the name of the time dimension and those of versions. ``begins`` and ``nearest``:
-    as in :meth:`VersionNames.coordinate`.
+    ``version=7`` is 7. ``names`` has the names of the time dimensions and those of versions. ``begins`` and
+    ``nearest``: as in :meth:`VersionNames.coordinate`.
     """
     text = text.strip()
     if text == "latest":
         return latest
+    if len(names.dims) > 1 or "=" in text:
+        return names.time(text, origin, begins=begins, nearest=nearest)
     if text.isascii() and text.isdigit():
         version = _number(text)
         if version > _GREATEST:
             raise UsageError(f"{origin}: {text} is beyond the greatest version, {_GREATEST}", _VERSIONS)
-        return version
-    if offset := _OFFSET.fullmatch(text):
-        version = latest - _number(offset[1])
+    elif offset := _OFFSET.fullmatch(text):
+        version = latest.version - _number(offset[1])
         if version < 0:
             raise UsageError(f"{origin}: {text!r} goes back beyond version 0: the latest is {latest}", _VERSIONS)
-        return version
-    if "=" not in text:
-        return names.coordinate(text, origin, begins=begins, nearest=nearest)
-    return names.time(text, origin, begins=begins, nearest=nearest).version
+    else:
+        version = names.coordinate(text, origin, begins=begins, nearest=nearest)
+    return Time([version])
 
 
 def _number(digits: str) -> int:

@@ -15,8 +15,8 @@ from ddcore.base.as_json import Form, Forms, each_of, mapped
 from ddcore.base.lattice import Frontier, le
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.ledger.labels import Labels, labels_from_json, labels_to_json
-from ddcore.io.ledger.profiles import NO_PROFILE, ProfileRecord, profile_from_json
-from ddcore.io.ledger.workloads import Workload, workloads_from_json, workloads_to_json
+from ddcore.io.ledger.profiles import NO_PROFILE, PROFILE, ProfileRecord
+from ddcore.io.ledger.workloads import Workload
 from ddcore.io.project import frontiers, times
 from ddcore.io.project.times import Time, time_of
 from ddcore.program.data_tests import is_test
@@ -314,6 +314,7 @@ FILES: Form = each_of((asdict, lambda fields: AddedFile(**fields)))
 _SOURCE: Form = (lambda source: [text for text in astuple(source) if text], lambda texts: Source(*texts))
 _BROKEN: Form = (lambda test: (test.first.plain, test.times, test.rows),
                  lambda fields: BrokenRecord(time_of(fields[0]), *fields[1:]))  # fmt: skip
+_LOAD: Form = (lambda load: [round(field, 3) for field in astuple(load)], lambda fields: Workload(*fields))
 _FORMS: Forms = {
     "at": (datetime.isoformat, datetime.fromisoformat),
     **dict.fromkeys(("first", "last", "published_from", "replaces"), TIME),
@@ -328,8 +329,8 @@ _FORMS: Forms = {
     **dict.fromkeys(("large", "noted"), mapped((list, tuple))),  # key codes by the fingerprint of an arrangement
     "corrections": mapped(FILES),
     "broken": mapped(_BROKEN),
-    "profile": (ProfileRecord.to_json, profile_from_json),
-    "loads": (workloads_to_json, workloads_from_json),
+    "profile": PROFILE,
+    "loads": each_of(_LOAD),
 }
 _WHEN_READ = ("replaced", "replaced_by")
 _KINDS: dict[str, Any] = {

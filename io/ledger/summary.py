@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from ddcore.base import as_json
-from ddcore.base.as_json import Forms, mapped
+from ddcore.base.as_json import Forms, mapped, nested
 from ddcore.base.lattice import Frontier
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.ledger.records import FRONTIER, TIME
@@ -78,9 +78,8 @@ class Summary:
         return as_json.read(cls, json.loads(text), _FORMS)
 
 
-_INPUT: Forms = {"first": TIME, "last": TIME, "table": (asdict, lambda fields: TableState(**fields))}
 _FORMS: Forms = {
     "folded": TIME,
-    "inputs": mapped((lambda one: as_json.written(one, _INPUT), lambda body: as_json.read(Input, body, _INPUT))),
+    "inputs": mapped(nested(Input, {"first": TIME, "last": TIME, "table": nested(TableState)})),
     **dict.fromkeys(("upper", "since", "restated"), FRONTIER),
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 _MOST = 8
 _RUNS = 100  # after which what was measured is too old
@@ -38,13 +37,3 @@ def kept(earlier: Iterable[Workload], new: Workload) -> tuple[Workload, ...]:
             newest.pop(kind, None)
             newest[kind] = load
     return tuple(newest.values())[-_MOST:]
-
-
-def workloads_to_json(loads: Iterable[Workload]) -> list[list[float]]:
-    """Lists of the fields, in their order, for JSON; seconds are rounded to milliseconds."""
-    return [[round(field, 3) for field in astuple(load)] for load in loads]
-
-
-def workloads_from_json(body: Sequence[Sequence[Any]]) -> tuple[Workload, ...]:
-    """What :func:`workloads_to_json` wrote."""
-    return tuple(Workload(*fields) for fields in body)

@@ -12,10 +12,9 @@ import polars as pl
 
 from ddcore.base.errors import DataError
 from ddcore.base.lattice import is_before
+from ddcore.io.delta import tables
 from ddcore.io.delta.open_tables import mend_hint
 from ddcore.io.delta.table_files import AddedFile, LiveFile
-from ddcore.io.delta.tables import sources as data_sources
-from ddcore.io.delta.tables import values_of
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.logs.updates import DIFF, RowCount, first_count, running_counts
 from ddcore.io.project.times import named
@@ -31,12 +30,12 @@ class Balance:
 
     def __init__(self, log: ChangeLog, live: Sequence[LiveFile], fresh: Sequence[AddedFile | LiveFile] = ()) -> None:
         self._log, self._rows, self._live = log, list(log.schema), live
-        self._updates = pl.concat([log.scan_files(live), self._scan(fresh)])
+        self._updates = pl.concat([log.scan_files(live), _scan(log, fresh)])
         self._checks: list[pl.LazyFrame] = []
 
     def watch(self, files: Sequence[AddedFile | LiveFile], condition: pl.Expr | None = None) -> None:
         """Check the rows of the updates in these files; with ``condition``, only those where it is true."""
-        updates = self._scan(files)
+        updates = _scan(self._log, files)
         self._checks.append((updates if condition is None else updates.filter(condition)).select(self._rows))
 
     def watch_inserted(self, files: Sequence[AddedFile], inserted: int) -> None:
@@ -90,9 +89,6 @@ class Balance:
             return None
         return (counts.filter(pl.col("_count") > 1).select(self._rows).n_unique(), first)
 
-    def _scan(self, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-        return _scan(self._log, files)
-
 
 def repeated_key(
     log: ChangeLog, key: Sequence[str], files: Sequence[AddedFile | LiveFile], touched: pl.LazyFrame
@@ -136,9 +132,4 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def _scan(log: ChangeLog, files: Sequence[AddedFile | LiveFile]) -> pl.LazyFrame:
-    if not files:
-        return pl.LazyFrame(schema={name: kind.polars for name, kind in log.columns.items()})
-    types = {name: kind.stored.polars for name, kind in log.read_columns.items()}
-    data = data_sources([log.folder / file.path for file in files], mend_hint(log.folder))
-    files_as_now = pl.scan_parquet(data, schema=types, missing_columns="insert", glob=False, hive_partitioning=False)
-    return log.seen(values_of(files_as_now.select(*types), log.read_columns))
+    return log.seen(tables.scan(log.folder, files, log.read_columns, check=False))

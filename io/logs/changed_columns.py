@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Mapping, Sequence
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.base.schema import Type
-from ddcore.io.delta import column_types, tables
+from ddcore.base.schema import Type, parse_type
+from ddcore.io.delta import tables
 from ddcore.io.delta.table_files import TableState
 from ddcore.io.logs.changelog import ChangeLog
 from ddcore.io.project.stored_columns import EXACT_FLOAT, widens
@@ -23,9 +23,9 @@ def check_columns(log: ChangeLog, state: TableState | None = None) -> None:
     ledger; without it, its newest version is compared.
     """
     stored = dict(tables.stored_columns(log.folder, state, log.writer))
-    wanted = {name: column_types.delta_type(kind) for name, kind in log.table_columns.items()}
+    wanted = {name: str(kind) for name, kind in log.table_columns.items()}
     dropped = {} if log.stored is None else log.stored.dropped
-    dropped_types = {name: column_types.delta_type(kind) for name, kind in dropped.items()}
+    dropped_types = {name: str(kind) for name, kind in dropped.items()}
     gone = [name for name in (*stored, *log.dims, "diff") if name not in {**wanted, **dropped} or name not in stored]
     other = [name for name in stored if name not in gone and stored[name] != {**dropped_types, **wanted}[name]]
     if gone or other:
@@ -92,11 +92,12 @@ def _pairs(pairs: Mapping[str, str]) -> str:
 
 
 def _kind(text: str) -> Type | None:
-    """The type of a column of the table; None for one that is nested."""
+    """The type of a column of the table; None for one that is nested or that no input can have."""
     try:
-        return column_types.type_of_text(text)
+        kind = parse_type(text)
     except DdError:
         return None
+    return None if kind.is_nested else kind
 
 
 def _check_exact(log: ChangeLog, state: TableState | None) -> None:

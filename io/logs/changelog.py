@@ -19,10 +19,9 @@ from ddcore.base.schema import Schema, Type
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.data.forms import to_stored
 from ddcore.data.nested import map_inside
-from ddcore.io.delta import column_types, commits, new_files, open_tables, tables
+from ddcore.io.delta import commits, new_files, open_tables, tables
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
-from ddcore.io.logs.floats import one_nan_one_zero
-from ddcore.io.logs.updates import is_at_one_time
+from ddcore.io.logs.updates import is_at_one_time, one_nan_one_zero
 from ddcore.io.parquet.datafile import MayMeet
 from ddcore.io.project.frontiers import Window
 from ddcore.io.project.stored_columns import StoredColumns
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
     from ddcore.io.delta.new_files import Unsynced
     from ddcore.io.delta.writer import Writer
-
-__all__ = ["ChangeLog", "Time"]
 
 _INT64 = Type("int64")
 _FEED = {"delta.enableChangeDataFeed": "true"}  # anyone can read what each commit added and removed: docs/reading.md
@@ -57,8 +54,8 @@ class ChangeLog:
     """The change log in ``folder``: the columns of ``schema``, one int64 column per name in ``dims``, ``diff`` int64.
 
     The parameter ``state`` is the table's state in the ledger; None, where the ledger has none, means no rows. Times
-    are tuples with one int per name in ``dims``; with one dimension also plain ints. Every method raises StorageError
-    where the table or one of its files cannot be read or written, or differs from what the ledger says.
+    have one int per name in ``dims``. Every method raises StorageError where the table or one of its files cannot be
+    read or written, or differs from what the ledger says.
 
     ``writer``: of a command that holds the lock. Without it the table can be read, and files be written, but nothing is
     committed. ``stored``: how the table has the columns of the row, where not simply as they are.
@@ -136,15 +133,19 @@ class ChangeLog:
         self, stem: str, table: pa.Table, row_group: int = _ROW_GROUP, unsynced: Unsynced | None = None
     ) -> AddedFile:
         """Write a file of what :meth:`table` returned, in large row groups. Needs no memory but Arrow's."""
-        bounded = [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
-        return new_files.write_file(self.folder, stem, table, bounded=bounded, row_group=row_group, unsynced=unsynced)
+        return new_files.write_file(
+            self.folder, stem, table, bounded=self._bounded, row_group=row_group, unsynced=unsynced
+        )
+
+    @property
+    def _bounded(self) -> list[str]:
+        """The columns of the table whose bounds are in Delta's log."""
+        return [self.names.get(name, name) for name, kind in self.columns.items() if not kind.stored.is_nested]
 
     def added_again(self, file: LiveFile) -> AddedFile:
         """A file of an earlier version of the table, for a commit that adds it again. Reads it, for its statistics."""
-        updates = self.collect(self.scan_files([file]))
-        table = new_files.arrow_table(new_files.stored_columns(updates, self.columns), self.columns)
-        bounded = [name for name, kind in self.columns.items() if not kind.stored.is_nested]
-        return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, bounded))
+        table = self.table(self.collect(self.scan_files([file])))
+        return AddedFile(file.path, file.size, file.rows, new_files.file_stats(table, self._bounded))
 
     def commit(
         self,
@@ -171,7 +172,7 @@ class ChangeLog:
     def has_columns(self, state: TableState | None = None) -> bool:
         """Whether the table has exactly these columns at ``state``; without it, in its newest version."""
         stored = tables.stored_columns(self.folder, state, self.writer)
-        return stored == [(name, column_types.delta_type(kind)) for name, kind in self.columns.items()]
+        return stored == [(name, str(kind)) for name, kind in self.columns.items()]
 
     def version(self) -> int:
         """The newest Delta version of the table, whether the ledger names it or not."""
@@ -270,15 +271,15 @@ class ChangeLog:
     def _within(self, a: Time | None, b: Time) -> pl.Expr | None:
         """True for all updates that count at one of two times only; None where no condition on a column says so."""
         if a is None:
-            return is_before(self.dims, self._time(b))
+            return is_before(self.dims, b)
         if len(self.dims) > 1:
             return None
-        (first,), (last,) = sorted([self._time(a), self._time(b)])
+        (first,), (last,) = sorted([a, b])
         return pl.col(self.dims[0]).is_between(first, last, closed="right")
 
     def files_between(self, a: Time | None, b: Time, state: TableState | None) -> list[LiveFile]:
         """The files that have updates which count at one of two times only."""
-        times = [self._time(time) for time in (a, b) if time is not None]
+        times = [time for time in (a, b) if time is not None]
         files = [file for file in self.files(state) if not all(self._after(file, time) for time in times)]
         return files if a is None else [file for file in files if not self._before(file, times)]
 
@@ -292,19 +293,18 @@ class ChangeLog:
         """
         files, chosen = self.files(state), pl.lit(True)
         if b is not None:
-            until = self._time(b)
-            files = [file for file in files if not self._after(file, until)]
-            chosen = chosen & is_before(self.dims, until)
+            files = [file for file in files if not self._after(file, b)]
+            chosen = chosen & is_before(self.dims, b)
         if a is not None:
-            files = [file for file in files if not self._before(file, [self._time(a)])]
-            chosen = chosen & ~is_before(self.dims, self._time(a))
+            files = [file for file in files if not self._before(file, [a])]
+            chosen = chosen & ~is_before(self.dims, a)
         updates = self.scan_files(files) if rows is None else self.scan_files(files).filter(rows)
         sums = self.sums(updates.filter(chosen), [*self.schema, *self.dims])
         return sums.sort([*self.dims, *self.schema])
 
     def counts_at(self, time: Time) -> pl.Expr:
         """1 for an update that counts at a time, one at or before it in the product order; else 0."""
-        return is_before(self.dims, self._time(time)).cast(pl.Int128)
+        return is_before(self.dims, time).cast(pl.Int128)
 
     def collect(self, frame: pl.LazyFrame) -> pl.DataFrame:
         """The rows of a lazy frame over this log; StorageError naming the table where they cannot be read."""
@@ -337,11 +337,6 @@ class ChangeLog:
     def _normalise(self, updates: pl.DataFrame) -> pl.DataFrame:
         """The table's columns in order and of their types, with one NaN and one zero."""
         return pl.DataFrame([map_inside(updates[name], kind, _normalise) for name, kind in self.columns.items()])
-
-    def _time(self, time: Time) -> tuple[int, ...]:
-        if len(time) != len(self.dims):
-            raise ValueError(f"time {time} does not have one coordinate for each of {self.dims}")
-        return time
 
     def _after(self, file: LiveFile, until: tuple[int, ...]) -> bool:
         """Whether no update of a file is at or before ``until``."""

@@ -1,4 +1,4 @@
-"""Updates as frames: consolidation and counts, which an ingest needs before it stores rows.
+"""Updates as frames: one form of each float, consolidation and counts, which an ingest needs before it stores rows.
 
 A frame of updates has the columns of the rows, the time columns and ``diff``, as
 :func:`ddcore.io.sources.row_checks.normalise` returns them.
@@ -21,7 +21,20 @@ from ddcore.io.project.times import Time
 
 DIFF = "diff"  # the column of the diffs
 
+_MINUS_ZERO = -(2**63)  # the bits of -0.0
 _MOST_CELLS = 1 << 22  # of the grids of rows that are added up at a time
+
+
+def one_nan_one_zero(values: pl.Series) -> pl.Series:
+    """Floats of 64 bits without other NaNs and without -0.0. The same series where it has none, as most have."""
+    for chunk in values.get_chunks():
+        floats = chunk.fill_null(0.0).to_numpy() if chunk.null_count() else chunk.to_numpy()
+        if np.isnan(floats).any() or (floats.view(np.int64) == _MINUS_ZERO).any():
+            break
+    else:
+        return values
+    ones = pl.when(values == 0.0).then(0.0).otherwise(values)  # not `values + 0.0`: Polars optimizes that away
+    return pl.select(ones.alias(values.name)).to_series().fill_nan(float("nan"))
 
 
 def consolidate(updates: pl.DataFrame, dims: Sequence[str]) -> pl.DataFrame:

@@ -10,12 +10,10 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import WORD_DIGITS
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LONGEST = 32
 _FEW = 1024  # values that are compared one by one
@@ -30,8 +28,6 @@ def json_object(members: Mapping[str, str]) -> str:
 
 def bounds(column: pa.ChunkedArray) -> tuple[str, str] | None:
     """The least and the greatest value of a column as JSON text, or None. O(n), vectorised."""
-    import pyarrow as pa
-
     if pa.types.is_boolean(column.type) or _is_bytes(column.type) or column.null_count == len(column):
         return None
     if (
@@ -49,23 +45,18 @@ def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
     """The least and the greatest value, of ``few`` one by one, without Polars: the ledger has no more; None with NaN:
     here it is above all numbers, other readers order it otherwise.
     """
-    import pyarrow as pa
-
     if len(column) <= few and not pa.types.is_floating(column.type):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
-    import polars as pl
+    from ddcore.data.arrow import series_of  # it imports Polars
 
-    series = pl.from_arrow(column)
-    assert isinstance(series, pl.Series)
+    series = series_of(column)
     if series.dtype.is_float() and series.is_nan().any():
         return None
     return series.min(), series.max()
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     kinds = pa.types
     is_variable = kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_binary_view(kind)
     return bool(is_variable or kinds.is_fixed_size_binary(kind))

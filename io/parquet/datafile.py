@@ -18,17 +18,16 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.parquet.checked import Checked, damaged
 from ddcore.io.storage import store
+from ddcore.io.storage.objects import Whole
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Contents, Location, Mapped
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RUN = "ddcore.run"  # the note of a file of state: see ddcore.io.state.run_writer
 
@@ -68,8 +67,6 @@ def write(
     ``rows`` is the number of all, or an upper bound of it. Integers are delta-packed, which halves the time to write
     and to read them. The same pieces give the same bytes. ``notes``: text for the footer, by name.
     """
-    import pyarrow as pa
-
     with pa.OSFile(str(path), "wb") as sink:
         _write_groups(tables, schema, sink, path, rows=rows, row_group=row_group, notes=notes or {})
     if synced:
@@ -184,7 +181,6 @@ def _note(footer: bytes, name: str) -> str | None:
 
 def rows_of(path: Location, hint: str) -> int:
     """The rows of a file, by its footer, which is checked. Raises StorageError where it is missing or damaged."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     expected = _digest_in_name(path)
@@ -256,8 +252,6 @@ def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
     """The columns to delta-pack, and the columns to store with a dictionary. Those inside lists and structs are named
     by their paths in Parquet.
     """
-    import pyarrow as pa
-
     packed, texts = [], []
     for path, kind in _leaves(schema):
         if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -268,8 +262,6 @@ def _encodings(schema: pa.Schema) -> tuple[list[str], list[str]]:
 
 
 def _leaves(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    import pyarrow as pa
-
     for field in fields:
         path = prefix + field.name
         if pa.types.is_struct(field.type):
@@ -284,8 +276,6 @@ class _Bounds:
     """Of each row group its rows, and of its columns of int64 the least and the greatest value."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
         self._rows = list[int]()
         self._columns = {field.name: list[list[int | None]]() for field in schema if field.type == pa.int64()}
 
@@ -300,16 +290,6 @@ class _Bounds:
     def text(self) -> str:
         """All of them, for the footer."""
         return json.dumps({"rows": self._rows, "bounds": self._columns}, separators=(",", ":"))
-
-
-class _Read:
-    """A file that was read as a whole, as an array."""
-
-    def __init__(self, address: Location, file: Contents) -> None:
-        self.address, self.data = address, np.frombuffer(file.read(file.size, 0), np.uint8)
-
-    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
-        """Nothing: all bytes are there."""
 
 
 def _digest_in_name(path: Location) -> str | None:
@@ -333,7 +313,7 @@ def _check(file: Contents, path: Location, expected: str, hint: str) -> None:
     if run is not None:
         parts = json.loads(run)
         units = np.frombuffer(base64.b64decode(parts["units"]), np.int64)
-        source = store.mapped(path) if isinstance(path, Path) else _Read(path, file)
+        source = file if isinstance(file, Whole) else store.mapped(path)
         checked = Checked(source, parts["end"], units, hint)
         for begin in range(0, checked.end, _PORTION):
             checked.need_range(begin, min(begin + _PORTION, checked.end))

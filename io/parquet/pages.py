@@ -13,16 +13,14 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.record import record
 from ddcore.base.schema import Schema, Type
 from ddcore.data.wide import width
 from ddcore.io.parquet.thrift import I32, I64, Encoded, Octets, Struct, encoded, varint
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _BOOLEAN, _INT32, _INT64, _DOUBLE, _BYTE_ARRAY, _FIXED = 0, 1, 2, 5, 6, 7
 _TYPES = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6,
@@ -245,7 +243,6 @@ def _header(kind: int, parts: Sequence[Any], inner: Struct, field: int, last: Oc
 
 def copied(out: Output, table: pa.Table) -> dict[tuple[str, ...], Chunk]:
     """The chunks of columns that Arrow writes, by path: lists and structs."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()

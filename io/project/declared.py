@@ -15,7 +15,7 @@ from ddcore.io.project.ingest_settings import FORMS, IngestSettings
 from ddcore.io.project.section import Section, quoted
 from ddcore.io.storage.address import is_url
 from ddcore.program import data_tests
-from ddcore.text.wording import listed, meant, shown
+from ddcore.text.wording import listed, shown
 
 _OWN = ("path", "expect", "severity")
 _DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *(second|minute|hour|day|week)s?")
@@ -69,10 +69,7 @@ def declared_source(section: Section, root: Path) -> DeclaredSource | None:
     except UsageError as error:
         message = re.sub("--([a-z-]+)", lambda option: option[1].replace("-", "_"), error.message)
         raise UsageError(f"{shown(section.file)}: [{one.name}] {message}", error.hint) from None
-    severity = one.text("severity") or data_tests.ERROR
-    if severity not in data_tests.SEVERITIES:
-        hint = meant(severity, data_tests.SEVERITIES) or f"one of: {listed(data_tests.SEVERITIES)}"
-        raise one.wrong("severity", f"unknown: {quoted(severity)}", hint)
+    severity = one.one_of("severity", data_tests.SEVERITIES)
     paths = _paths(one)
     named = tuple(path if is_url(path) else os.path.join(root, os.path.expanduser(path)) for path in paths)
     return DeclaredSource(paths, named, options, _duration(one), severity)

@@ -9,7 +9,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.section import Section, quoted
 from ddcore.program import data_tests
 from ddcore.program.data_tests import DataTest
-from ddcore.text.wording import listed, meant, shown
+from ddcore.text.wording import listed, shown
 
 _OF_TESTS = ("severity", "from_version")
 _KINDS_OF_TESTS = {"empty": ("empty", "where"), "unique": ("unique", "of", "where"), "agree": ("agree", "by")}
@@ -40,12 +40,7 @@ def _test(section: Section, name: str, dims: tuple[str, ...]) -> DataTest:
             'say empty = "OUTPUT", or of = "OUTPUT" and unique = ["COLUMN"], or agree = [{ of = "OUTPUT" }, ...]',
         )
     section.only((*_KINDS_OF_TESTS[kinds[0]], *_OF_TESTS))
-    severity, start = section.text("severity") or data_tests.ERROR, section.table.get("from_version", 0)
-    if severity not in data_tests.SEVERITIES:
-        raise section.wrong(
-            "severity", f"unknown: {quoted(severity)}",
-            meant(severity, data_tests.SEVERITIES) or f"one of: {listed(data_tests.SEVERITIES)}",
-        )  # fmt: skip
+    severity, start = section.one_of("severity", data_tests.SEVERITIES), section.table.get("from_version", 0)
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise section.wrong("from_version", f"must be the number of a version, from 0 up, not {quoted(start)}")
     if start and len(dims) > 1:

@@ -17,8 +17,7 @@ from ddcore.base.errors import UsageError
 from ddcore.io.project.declared_tests import declared_tests
 from ddcore.io.project.inputs import input_ignored, input_keys, input_schemas, input_sources, inputs_stored
 from ddcore.io.project.output_tables import output_table
-from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, Upstream
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import FILE_NAME, MANIFEST, OutputSettings, Project, RetentionSettings, Upstream
 from ddcore.io.project.section import IDENTIFIER, Section, quoted
 from ddcore.io.project.settings import branch_setting, overridable_settings, path_of
 from ddcore.io.project.sql_inputs import add_declared_inputs, files_of
@@ -152,14 +151,8 @@ def _own(section: Section, upstream: Project, warehouse: Location) -> Section:
 
 def _dialect(section: Section, program: str) -> str:
     """The dialect of a program of SQL, which names are those of ``ddcore.sql``."""
-    dialect = section.text("dialect")
-    if dialect is None:
-        return DIALECTS[0]
-    if dialect not in DIALECTS:
-        raise section.wrong(
-            "dialect", f"unknown dialect {quoted(dialect)}", meant(dialect, DIALECTS) or f"one of: {listed(DIALECTS)}"
-        )
-    if not program.endswith(".sql"):
+    dialect = section.one_of("dialect", DIALECTS)
+    if "dialect" in section.table and not program.endswith(".sql"):
         raise section.wrong("dialect", "is that of a program of SQL", f"this program is {program}: leave dialect out")
     return dialect
 

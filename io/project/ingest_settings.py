@@ -88,8 +88,6 @@ class IngestSettings:
 
     def check(self, engine: str = "spark") -> None:
         """Raise UsageError for what is not known, and for settings that do not go together."""
-        if self.form not in FORMS:
-            raise UsageError(f"unknown form {self.form!r}", f"one of: {', '.join(FORMS)}")
         for option in ("key", "order_by", "op_values") if self.form not in EVENT_FORMS else ():
             if getattr(self, option):
                 hint = "say what the sources hold: --upsert, --op COLUMN or --debezium"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddcore.base.errors import DdError, ProgramError, UsageError, is_interrupt
 from ddcore.base.record import record
-from ddcore.io.project.column_names import NOT_IN_COLUMNS, check_fields
+from ddcore.io.project.column_names import check_fields, check_names
 from ddcore.io.project.imports import import_beside
 from ddcore.io.project.project import Project
 from ddcore.io.project.statistics import kept_statistics
@@ -189,7 +189,7 @@ def plan_of(program: Program, project: Project, only: Collection[str] | None = N
     except ProgramError as error:
         error.hint = "; ".join(filter(None, [error.hint, *_became(project, error.message)]))
         raise
-    _check_columns(plan.outputs)
+    _check_columns(plan.outputs, plan.dims)
     ours = [name for name in plan.outputs if not is_test(name)]
     for name in project.outputs:
         if name not in ours and only is None:
@@ -251,25 +251,17 @@ def _with_place(function: Callable[..., Any], file: Path) -> Callable[..., Any]:
     return wrapper
 
 
-def _check_columns(outputs: Mapping[str, Schema]) -> None:
-    """Raise ProgramError for an output with a column name that its table cannot have."""
+def _check_columns(outputs: Mapping[str, Schema], dims: Sequence[str]) -> None:
+    """Raise ProgramError for an output with a column name that its table cannot have, beside its own columns."""
     for name, columns in outputs.items():
-        known: dict[str, str] = {}
-        for column in columns:
-            first = known.setdefault(column.casefold(), column)
-            if first != column:
-                raise ProgramError(
-                    f"output {name}: Delta tables take {first} and {column} for the same column", "rename one of them"
-                )
-            if not column or set(column) & NOT_IN_COLUMNS or not column.isprintable():
-                raise ProgramError(
-                    f"output {name}: Delta tables do not take the column name {ascii(column)[:60]}",
-                    "rename the column, with letters, digits and _",
-                )
-            try:
-                check_fields(columns[column])
-            except ProgramError as error:
-                raise ProgramError(f"output {name}: column {column}: {error.message}", error.hint) from None
+        where = f"output {name}"
+        try:
+            check_names(columns, "column", (*dims, "diff"))
+            for column, kind in columns.items():
+                where = f"output {name}: column {column}"
+                check_fields(kind)
+        except ProgramError as error:
+            raise ProgramError(f"{where}: {error.message}", error.hint) from None
 
 
 def _import(file: Path) -> ModuleType:

@@ -16,7 +16,6 @@ from ddcore.base.schema import Schema
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.declared import DeclaredSource
 from ddcore.io.project.output_tables import TableSettings
-from ddcore.io.project.retention_settings import RetentionSettings
 from ddcore.io.project.sql_inputs import files_of
 from ddcore.io.project.stored_columns import StoredColumns
 from ddcore.io.storage.address import Location
@@ -38,6 +37,21 @@ class OutputSettings:
     key: tuple[str, ...] = ()
     table: TableSettings | None = None
     tags: tuple[str, ...] = ()
+
+
+@record
+class RetentionSettings:
+    """The settings of ``[compaction]`` and ``[retention]``; :mod:`ddcore.io.upkeep.retention` acts on them.
+
+    Whether runs compact by themselves; from how many versions back a run can be continued (None: from the runs of a
+    week); for how many days files of inputs and outputs stay after they were replaced; how many versions of history can
+    be read (None: all).
+    """
+
+    auto: bool = True
+    versions: int | None = None
+    days: float = 7
+    history: int | None = None
 
 
 @record
@@ -109,6 +123,11 @@ class Project:
         if self.upstream is None:
             return Warehouse(self.warehouse)
         return Warehouse(self.warehouse, self.upstream.warehouse, frozenset(self.inputs) - self.upstream.inputs)
+
+    @property
+    def published(self) -> dict[str, TableSettings]:
+        """The outputs whose present contents are published, and how."""
+        return {name: one.table for name, one in self.outputs.items() if one.table is not None}
 
     @property
     def home(self) -> Location:

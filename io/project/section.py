@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,13 @@ class Section:
         if "\0" in value:
             raise self.wrong(key, f"{quoted(value)} has a NUL character", "check the program that wrote the file")
         return value
+
+    def one_of(self, key: str, words: Sequence[str]) -> str:
+        """The text under a key, which is one of these words; without it the first one. UsageError for another value."""
+        text = self.text(key)
+        if text is not None and text not in words:
+            raise self.wrong(key, f"unknown {key} {quoted(text)}", meant(text, words) or f"one of: {listed(words)}")
+        return text or words[0]
 
     def names(self, key: str) -> tuple[str, ...] | None:
         """The names under a key, none of them twice; None without it. UsageError for another value."""

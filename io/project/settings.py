@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from ddcore.base.errors import UsageError
@@ -19,44 +19,38 @@ from ddcore.text.wording import listed, meant, shown
 
 ENGINES = ("spark", "inline")
 
-_VARIABLES = {
-    "warehouse": "DDCORE_WAREHOUSE",
-    "engine": "DDCORE_ENGINE",
-    "parallelism": "DDCORE_PARALLELISM",
-    "memory": "DDCORE_MEMORY",
-    "verify_every": "DDCORE_VERIFY_EVERY",
-    "spark_master": "DDCORE_MASTER",
+
+class _Setting(NamedTuple):
+    """The variable that overrides a setting, its section and its key in ``dd.toml``, and its default."""
+
+    variable: str
+    section: str
+    key: str
+    default: Any
+
+
+_SETTINGS = {
+    "warehouse": _Setting("DDCORE_WAREHOUSE", "project", "warehouse", "warehouse"),
+    "engine": _Setting("DDCORE_ENGINE", "run", "engine", "spark"),
+    "parallelism": _Setting("DDCORE_PARALLELISM", "run", "parallelism", None),
+    "memory": _Setting("DDCORE_MEMORY", "run", "memory", None),
+    "verify_every": _Setting("DDCORE_VERIFY_EVERY", "run", "verify_every", 0),
+    "spark_master": _Setting("DDCORE_MASTER", "spark", "master", "local[*]"),
 }
 _BRANCH = "DDCORE_BRANCH"
 _REMOTE = "SPARK_REMOTE"  # PySpark's own variable, for an address of Spark Connect
 _DIGITS = re.compile(r"[0-9]{1,10}")
-_MOST_WORKERS = 2**31 - 1
 
 
 def overridable_settings(
     file: Path, sections: dict[str, Section], env: Mapping[str, str], flags: Mapping[str, str | int | None]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Their values by name, and where each comes from. Raises UsageError for a value that cannot be used."""
-    file_settings: dict[str, Any] = {
-        "warehouse": sections["project"].text("warehouse"),
-        "engine": sections["run"].text("engine"),
-        "parallelism": sections["run"].table.get("parallelism"),
-        "memory": sections["run"].table.get("memory"),
-        "verify_every": sections["run"].table.get("verify_every"),
-        "spark_master": sections["spark"].text("master"),
-    }
-    default: dict[str, Any] = {
-        "warehouse": "warehouse",
-        "engine": "spark",
-        "parallelism": None,
-        "memory": None,
-        "verify_every": 0,
-        "spark_master": "local[*]",
-    }
     settings, origin = {}, {}
-    for name, variable in _VARIABLES.items():
-        layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, file_settings[name]))
-        last = ("default", default[name])
+    for name, (variable, section, key, default) in _SETTINGS.items():
+        in_file = sections[section].text(key) if isinstance(default, str) else sections[section].table.get(key)
+        layers = (("flag", flags.get(name)), (variable, env.get(variable) or None), (FILE_NAME, in_file))
+        last = ("default", default)
         if name == "spark_master" and env.get(_REMOTE):
             last = (_REMOTE, env[_REMOTE])
         where, value = next((layer for layer in layers if layer[1] is not None), last)
@@ -85,11 +79,12 @@ def _check_setting(name: str, value: Any, setting: str, folder: Path) -> Any:
             f"{setting}: unknown engine {quoted(value)}", meant(value, ENGINES) or f"one of: {listed(ENGINES)}"
         )
     if name == "parallelism" and value is not None:
-        return _parallelism(value, setting)
+        what = "the parallelism is a number of workers from 1 up"
+        return _number(value, setting, range(1, 2**31), what, "for example: 4")
     if name == "memory" and value is not None:
         return _memory(value, setting)
     if name == "verify_every":
-        return _verify_every(value, setting)
+        return _number(value, setting, range(2**63), "must be a whole number from 0 up", "0 verifies nothing")
     if name == "warehouse":
         if not value.strip():
             raise UsageError(f"{setting}: names no folder", "is a variable not set?")
@@ -113,10 +108,10 @@ def path_of(text: str, setting: str) -> Path:
         raise UsageError(f"{setting}: {quoted(text)}: there is no such user", "write the home folder out") from None
 
 
-def _verify_every(value: Any, setting: str) -> int:
+def _number(value: Any, setting: str, numbers: range, what: str, hint: str) -> int:
     number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise UsageError(f"{setting}: must be a whole number from 0 up, not {quoted(value)}", "0 verifies nothing")
+    if isinstance(number, bool) or not isinstance(number, int) or number not in numbers:
+        raise UsageError(f"{setting}: {what}, not {quoted(value)}", hint)
     return number
 
 
@@ -125,12 +120,3 @@ def _memory(value: Any, setting: str) -> int:
         return memory_size(value)
     except ValueError as error:
         raise UsageError(f"{setting}: the memory {error}", "for example: 2GiB") from None
-
-
-def _parallelism(value: Any, setting: str) -> int:
-    number = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_WORKERS:
-        raise UsageError(
-            f"{setting}: the parallelism is a number of workers from 1 up, not {quoted(value)}", "for example: 4"
-        )
-    return number

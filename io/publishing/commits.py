@@ -22,7 +22,7 @@ from ddcore.base.errors import UsageError
 from ddcore.base.schema import Type
 from ddcore.base.version import __version__
 from ddcore.io.delta import deltalog
-from ddcore.io.delta.column_types import columns, delta_schema, delta_type
+from ddcore.io.delta.column_types import columns, delta_schema
 from ddcore.io.delta.open_tables import location, options_of
 from ddcore.io.delta.syncs import sync_all
 from ddcore.io.delta.table_files import AddedFile
@@ -130,7 +130,7 @@ def snapshot(folder: Location, *, footers: bool = True) -> Snapshot:
         paths = {
             path: (
                 actions["size_bytes"][number],
-                {name.removeprefix("partition."): _partition_text(actions[name][number]) for name in names},
+                {name.removeprefix("partition."): partition_text(actions[name][number]) for name in names},
             )
             for number, path in enumerate(map(unquote, actions["path"]))
         }
@@ -159,7 +159,7 @@ def _opened(folder: Location) -> DeltaTable:
     return DeltaTable(location(folder), storage_options=options_of(folder))
 
 
-def _partition_text(value: Any) -> str | None:
+def partition_text(value: Any) -> str | None:
     """A value of a partition as Delta's log has it."""
     if value is None:
         return None
@@ -184,7 +184,7 @@ class Commit:
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """The columns with their types, as the log has them."""
-        return tuple((name, delta_type(kind)) for name, kind in self.schema.items())
+        return tuple((name, str(kind)) for name, kind in self.schema.items())
 
     def actions(self, before: Snapshot | None) -> Iterator[dict[str, Any]]:
         """The lines of the log, after the version ``before``."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from ddcore.base.errors import StorageError
-from ddcore.io.delta.column_types import delta_type
 from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import LiveFile
 from ddcore.io.ledger.ledger import Ledger
@@ -160,7 +159,7 @@ class Publication:
         before = self.known.pop(self.folder, None)
         if before is None or not before.is_of(there):
             before = snapshot(self.folder)
-        wanted = tuple((name, delta_type(kind)) for name, kind in self.table.schema.items())
+        wanted = tuple((name, str(kind)) for name, kind in self.table.schema.items())
         if before.columns != wanted or before.partition_by != self.settings.partition_by:
             return self._made_again(due, "its columns or partitions are others", before)
         if not there.is_newest or before.files is None:
@@ -240,9 +239,7 @@ class Publication:
         added = [new for new in answer.added if new.file.path not in same]
         removed = [path for path in answer.removed if path not in same]
         total = len(before.files or ()) - len(removed) + len(added)
-        answer = answer._replace(added=added, removed=removed)
-        done = self._done(due, answer, total)
-        return self._prepared(due, since, before, answer, done)
+        return self._prepared(due, since, before, answer._replace(added=added, removed=removed), total)
 
     def _made_again(self, due: _Due, why: str, before: Snapshot | None) -> Prepared:
         """Write all rows, in place of what the table holds."""
@@ -258,7 +255,7 @@ class Publication:
             answer = Answer(parts, plus=rows)
         paths = {new.file.path for new in answer.added}
         answer = answer._replace(removed=[path for path in (before.paths if before else ()) if path not in paths])
-        return self._prepared(due, None, before, answer, self._done(due, answer, len(answer.added), why))
+        return self._prepared(due, None, before, answer, len(answer.added), why=why)
 
     def _in_order(self, at: Time) -> Iterator[pl.DataFrame]:
         """All rows at a time, in order, in parts that become files. Memory: that of two files."""
@@ -273,19 +270,17 @@ class Publication:
         if rest is not None:
             yield from self.table.order.cut(rest, size)
 
-    def _done(self, due: _Due, answer: Answer, total: int, why: str = "") -> Published:
-        path, files = str(self.folder), len(answer.added)
-        return Published(self.output, path, due.run, answer.plus, answer.minus, files, total, why, answer.tasks)
-
     def _prepared(
-        self, due: _Due, since: Time | None, before: Snapshot | None, answer: Answer, done: Published
+        self, due: _Due, since: Time | None, before: Snapshot | None, answer: Answer, total: int, *, why: str = ""
     ) -> Prepared:
-        dims = self.project.dims
+        """The commit of what was written to a table that has so many files then; ``why`` all of it was."""
+        dims, path = self.project.dims, str(self.folder)
         versions = shown(due.at, dims) if since is None else f"{shown(since, dims)}..{shown(due.at, dims)}"
         note = note_of(self.output, due.run, due.at, due.label, versions)
         every, files = self.project.tuning.checkpoint_commits, [new.file for new in answer.added]
         change = Commit(self.table.schema, self.settings.partition_by, every, files, answer.removed, answer.feed, note)
         ranges = [RangeFile(f.path, f.size, f.rows, f.partition, first) for f, first in answer.added]
+        done = Published(self.output, path, due.run, answer.plus, answer.minus, len(files), total, why, answer.tasks)
         return Prepared(Next(self.folder, before, change), done, ranges)
 
     # --- whether it is right ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from ddcore.io.delta.table_files import AddedFile
 from ddcore.io.delta.tables import values_of
 from ddcore.io.parquet import datafile
 from ddcore.io.project.output_tables import TableSettings
-from ddcore.io.publishing.commits import CHANGES, HINT, escaped
+from ddcore.io.publishing.commits import CHANGES, HINT, escaped, partition_text
 from ddcore.io.publishing.ranges import FIRST, Order, RangeFile, first_of
 from ddcore.io.storage.reporting import reporting
 from ddcore.text.wording import brief
@@ -249,14 +249,12 @@ def _is_paired(side: pl.DataFrame, other: pl.DataFrame, key: Sequence[str]) -> p
 
 def _partition_value(value: Any, name: str, output: str) -> str | None:
     """A value of a partition as Delta's log has it."""
-    if value is None:
-        return None
     if value == "":
         raise UsageError(
             f"output {output}: the column {name!r} has an empty text, which Delta takes for null in a partition",
             "partition by another column, or give the rows another value",
         )
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return partition_text(value)
 
 
 def _stem(first: pl.DataFrame) -> str:

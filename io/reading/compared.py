@@ -80,13 +80,6 @@ class ComparedRows(SortedRows):
 
     @cached_property
     def _updates(self) -> pl.LazyFrame:
-        pushed = None if self._where is None else self._where.pushed
-        may_meet = None if self._where is None else self._where.may_meet
-        logs = ((self._log, self._state, -1), (self._other.log, self._other.table, 1))
-        frames = [
-            log.counted(None, self._end, state, pushed, files=files, may_meet=may_meet).with_columns(
-                pl.col("diff") * sign
-            )
-            for (log, state, sign), files in zip(logs, self._sides, strict=True)
-        ]
-        return pl.concat(frames)
+        one, other = self._sides
+        less = self._counted(self._log, self._state, one).with_columns(-pl.col("diff"))
+        return pl.concat([less, self._counted(self._other.log, self._other.table, other)])

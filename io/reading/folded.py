@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ddcore.base.errors import UsageError
 from ddcore.base.lattice import Frontier
 from ddcore.base.lazy import polars as pl
-from ddcore.base.schema import Schema
-from ddcore.io.delta.column_types import row_type, type_of_text
-from ddcore.io.delta.open_tables import head_of, reading
-from ddcore.io.delta.tables import opened
+from ddcore.base.schema import Schema, parse_type
+from ddcore.io.delta.tables import stored_columns
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.readable import Readable
 from ddcore.io.ledger.version_names import VersionNames
@@ -197,8 +195,5 @@ def _folded(
 
 def row_schema(folder: Location, state: TableState, dims: tuple[str, ...], writer: Writer | None = None) -> Schema:
     """The columns of a row as the table has them: the program may have changed since."""
-    if (head := head_of(folder, state, writer)) is not None and not any("<" in kind for _, kind in head.columns):
-        return {name: type_of_text(kind) for name, kind in head.columns if name not in (*dims, "diff")}
-    with reading(folder, state=state):
-        fields = opened(folder, state).schema().fields
-    return {field.name: row_type(field) for field in fields if field.name not in (*dims, "diff")}
+    columns = stored_columns(folder, state, writer)
+    return {name: parse_type(kind) for name, kind in columns if name not in (*dims, "diff")}

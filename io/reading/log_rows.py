@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Schema, Type
 from ddcore.io.project.times import Time
 from ddcore.io.reading.pairs import Change, cells_of, changes_of, number_of_changes, sign
@@ -22,7 +23,6 @@ from ddcore.text.wording import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from ddcore.io.reading.folded import FoldedLog

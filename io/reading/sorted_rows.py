@@ -48,12 +48,13 @@ class SortedRows:
     @cached_property
     def _updates(self) -> pl.LazyFrame:
         """The updates; the files are checked once."""
+        return self._counted(self._log, self._state, self._files)
+
+    def _counted(self, log: ChangeLog, state: TableState | None, files: Sequence[LiveFile]) -> pl.LazyFrame:
+        """The updates in some files of a log that count, of rows that can meet the condition."""
         where = self._where
-        if where is None:
-            return self._log.counted(self._start, self._end, self._state, files=self._files)
-        return self._log.counted(
-            self._start, self._end, self._state, where.pushed, files=self._files, may_meet=where.may_meet
-        )
+        pushed, may_meet = (None, None) if where is None else (where.pushed, where.may_meet)
+        return log.counted(self._start, self._end, state, pushed, files=files, may_meet=may_meet)
 
     @cached_property
     def _files(self) -> list[LiveFile]:

@@ -85,8 +85,9 @@ class Envelopes(Events):
         is_tombstone = envelope.select(
             pl.all_horizontal(pl.col(name).is_null() for name in (_OP, _BEFORE, _AFTER) if name in envelope.columns)
         ).to_series()
-        words = envelope[_OP].zip_with(~is_tombstone, pl.Series([_OP]).new_from_index(0, len(frame)))
-        kinds = self.with_nothing.named(words, layout.where, _OP, first_row)
+        known = pl.Series([next(iter(self.usual))]).new_from_index(0, len(frame))
+        kinds = self.named(envelope[_OP].zip_with(~is_tombstone, known), layout.where, _OP, first_row)
+        kinds = kinds.zip_with(~is_tombstone, pl.Series([NOTHING]).new_from_index(0, len(frame)))
         none = pl.lit(None)
         before, after = (pl.col(n) if n in envelope.columns else none for n in (_BEFORE, _AFTER))
         envelope = envelope.with_columns(kinds.alias("_kind"), is_tombstone.alias(_TOMBSTONE))
@@ -107,11 +108,6 @@ class Envelopes(Events):
             rows = rows_of(self._rows(envelope, side, layout), layout, self.rules, first_row)
             parts.append(self.numbered(rows, operations, layout.where, number, first_row))
         return pl.concat(parts)
-
-    @property
-    def with_nothing(self) -> Events:
-        """These events with one more word, for a tombstone."""
-        return replace(self, words={**self.usual, _OP: NOTHING})
 
     def _rows(self, envelope: pl.DataFrame, side: pl.Expr, layout: Layout) -> pl.DataFrame:
         """The columns of the row that the input takes, from one side of the envelope."""

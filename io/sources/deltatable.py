@@ -11,12 +11,11 @@ from urllib.parse import unquote
 
 from ddcore.base.errors import DataError
 from ddcore.base.lazy import pyarrow as pa
-from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions
+from ddcore.io.delta.deltalog import commit_info, gap_text, lost_versions, versions_of
 from ddcore.io.delta.tables import values
 from ddcore.io.sources.parquetfile import MOST_ROWS, SMALLER
 from ddcore.io.sources.remote import address_at, location_of, opened_table
 from ddcore.io.sources.source import Batches, Source, date_of, first_line
-from ddcore.io.storage import store
 from ddcore.io.storage.address import is_url
 from ddcore.io.storage.foreign_files import check_folder
 from ddcore.io.storage.objects import denial, refused
@@ -169,7 +168,7 @@ def delta_versions(path: str, name: str, first: int | None, last: int | None) ->
     that it can still be read at, up to the newest.
     """
     newest = delta_table(path, name).version
-    start = min(_versions(path), default=0) if first is None else first
+    start = _first(path) if first is None else first
     stop = newest if last is None else last
     if stop > newest:
         raise _missing(path, name, stop)
@@ -178,10 +177,9 @@ def delta_versions(path: str, name: str, first: int | None, last: int | None) ->
     return [delta_table(path, name, version) for version in range(start, stop + 1)]
 
 
-def _versions(path: str) -> list[int]:
-    """The versions whose commits or checkpoints are in the log."""
-    names = (name.partition(".") for name in store.names(location_of(path) / "_delta_log"))
-    return [int(stem) for stem, _, _ in names if stem.isdecimal()]
+def _first(path: str) -> int:
+    """The first version whose commit or checkpoint is in the log."""
+    return min((version for some in versions_of(location_of(path)) for version in some), default=0)
 
 
 def _newest(path: str) -> int | None:
@@ -193,7 +191,7 @@ def _newest(path: str) -> int | None:
 
 def _missing(path: str, name: str, version: int) -> DataError:
     """The error for a version of a readable table that cannot be read."""
-    newest, first = _newest(path), min(_versions(path), default=0)
+    newest, first = _newest(path), _first(path)
     if newest is not None and version > newest:
         return DataError(f"{name}: there is no version {version}; the newest is {newest}", "name one up to that")
     return DataError(

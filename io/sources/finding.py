@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -286,8 +287,6 @@ def _file_kind(path: Location, given: str) -> type[Source]:
 def _nearby(address: Location) -> str:
     if not isinstance(address, Path):
         return "check the URL; put a pattern in quotes"
-    import difflib
-
     names = [child.name for child in address.parent.iterdir()] if address.parent.is_dir() else []
     close = difflib.get_close_matches(address.name, names, n=1)
     return f"did you mean {address.parent / close[0]}?" if close else "check the path; put a pattern in quotes"

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -39,6 +39,7 @@ from ddcore.io.storage.store import Location, names
 from ddcore.text.wording import shown_value
 
 Digests = dict[Time, Digest]
+Key = TypeVar("Key")
 Frames = Iterable[
     tuple[Layout, int | None, pl.DataFrame]
 ]  # the layout, the number of the first row, the source's columns
@@ -107,7 +108,7 @@ def merge(parts: Sequence[Part]) -> Part:
     return Part(
         files=sorted((file for part in parts for file in part.files), key=lambda file: file.path),
         rows=sum(part.rows for part in parts),
-        digests=_merge_digests(part.digests for part in parts),
+        digests=_merge_digests([part.digests for part in parts]),
         former=[_merge_digests(some) for some in zip(*(part.former for part in parts), strict=True)],
         counts=merge_counts(part.counts for part in parts),
         beginnings=_sums(part.beginnings for part in parts),
@@ -125,25 +126,17 @@ def merge(parts: Sequence[Part]) -> Part:
     )
 
 
-def _sums(parts: Iterable[Mapping[str, Digest]]) -> dict[str, Digest]:
-    sums: dict[str, Digest] = {}
+def _sums(parts: Iterable[Mapping[Key, Digest]]) -> dict[Key, Digest]:
+    sums: dict[Key, Digest] = {}
     for part in parts:
-        for name, one in part.items():
-            sums[name] = sums.get(name, Digest()) + one
+        for key, one in part.items():
+            sums[key] = sums.get(key, Digest()) + one
     return sums
 
 
-def _merge_digests(parts: Iterable[Mapping[str, Digests]]) -> dict[str, Digests]:
-    digests: dict[str, Digests] = {}
-    for part in parts:
-        for name, of in part.items():
-            _add(digests.setdefault(name, {}), of)
-    return digests
-
-
-def _add(total: Digests, more: Digests) -> None:
-    for time, one in more.items():
-        total[time] = total.get(time, Digest()) + one
+def _merge_digests(parts: Sequence[Mapping[str, Digests]]) -> dict[str, Digests]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: _sums(part.get(name, {}) for part in parts) for name in names}
 
 
 @dataclass(frozen=True)
@@ -221,12 +214,12 @@ class Intake:
         if not has_times and first_row is not None:
             part.ends[layout.where] = max(part.ends.get(layout.where, 0), first_row + len(own) - 1)
             self._note_begun(part.beginnings, layout.where, own, hashes, first_row)
-        _add(part.digests.setdefault(layout.where, {}), digests(own, self.dims, hashes))
+        part.digests[layout.where] = _sums([part.digests.get(layout.where, {}), digests(own, self.dims, hashes)])
         for columns, of, begun in zip(self.former, part.former, part.former_beginnings, strict=True):
             rows = whole.with_columns(zeros)
             narrow = rows.select(*self.log.as_before(columns, rows.columns), *self.dims, DIFF)
             hashes_then = row_hashes(narrow, self.dims, self.key)
-            _add(of.setdefault(layout.where, {}), digests(narrow, self.dims, hashes_then))
+            of[layout.where] = _sums([of.get(layout.where, {}), digests(narrow, self.dims, hashes_then)])
             if not has_times and first_row is not None:
                 self._note_begun(begun, layout.where, narrow, hashes_then, first_row)
         fresh = self._without_known(layout.where, updates, first_row)

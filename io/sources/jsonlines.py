@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,11 +87,11 @@ class JsonLines(Source):
         """The objects on the first lines. DataError for a line that is none."""
         found = list[Object]()
         for number, block in self._blocks():
-            for line_number, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n"), number):
                 if len(found) == most:
                     return found
                 if line.strip() and line.strip() != b"null":  # a tombstone of Debezium
-                    found.append(self._object(line, number + line_number))
+                    found.append(self._object(line, line_number))
         return found
 
     # --- the fields ---
@@ -104,12 +105,12 @@ class JsonLines(Source):
         names: dict[str, None] = {}
         missing, seen, kinds, done = set(self.declared), set[str](), dict[str, Type](), 0
         for number, block in self._blocks():
-            for line_number, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n"), number):
                 if done > self.searched and not any(_may_have(line, path) for path in missing):
                     continue
                 if not line.strip():
                     continue
-                value = self._object(line, number + line_number)
+                value = self._object(line, line_number)
                 if done <= self.searched:
                     names.update(dict.fromkeys(value))
                 for path in [path for path in missing if _has(value, path)]:
@@ -198,32 +199,25 @@ class JsonLines(Source):
         """The objects on these lines. DataError for the first line that is not one object of the declared types."""
         schema = pa.schema([(name, _arrow(node)) for name, node in tree.items()])
         if block.count(b"null") != sum(map(block.count, _INSIDE)):  # perhaps only in a text
-            for line_number, line in enumerate(block.split(b"\n")):
+            for line_number, line in enumerate(block.split(b"\n"), number):
                 if _BARE_NULL.search(line):
-                    self._object(line, number + line_number)
+                    self._object(line, line_number)
         try:
             table = _parse(block, schema)
             table.validate(full=True)
         except pa.ArrowException as error:
             raise self._misfit(block.split(b"\n"), number, schema, tree) from error
-        if table.num_rows != block.count(b"\n") + 1:  # there are empty lines, or an object does not have its line
-            lines = [(line_number, line) for line_number, line in enumerate(block.split(b"\n")) if line.strip()]
-            if table.num_rows != len(lines):
-                for line_number, line in lines:
-                    self._object(line, number + line_number)
+        many = table.num_rows  # where it is not that of lines, some are empty, or an object does not have its line
+        if many != block.count(b"\n") + 1 and many != sum(1 for line in block.split(b"\n") if line.strip()):
+            deque(self._objects(block, number), maxlen=0)
         return table
 
     def _maps(self, block: bytes, number: int, name: str, kind: Type) -> pa.ChunkedArray:
         """The objects of one field as maps: Arrow reads them as lists of their entries."""
         lines = []
-        for line_number, line in enumerate(block.split(b"\n")):
-            if not line.strip():
-                continue
-            value = self._object(line, number + line_number)
+        for line_number, value in self._objects(block, number):
             if misfit := first_misfit(value, {name: kind}):
-                raise DataError(
-                    f"{self.name}: column {misfit.path!r}: {misfit.what} (line {number + line_number})", misfit.hint
-                )
+                raise DataError(f"{self.name}: column {misfit.path!r}: {misfit.what} (line {line_number})", misfit.hint)
             there = value.get(name)
             entries = None if there is None else [{"key": key, "value": one} for key, one in there.items()]
             lines.append(written({name: entries}).encode())
@@ -244,6 +238,12 @@ class JsonLines(Source):
         except pa.ArrowException as error:
             return self.unreadable(f"{first_line(error)} {where}")
         raise AssertionError(f"{self.name}: no line by itself is refused")
+
+    def _objects(self, block: bytes, number: int) -> Iterator[tuple[int, Object]]:
+        """The objects on the lines that are not empty, each with the number of its line."""
+        for line_number, line in enumerate(block.split(b"\n"), number):
+            if line.strip():
+                yield line_number, self._object(line, line_number)
 
     def _object(self, line: bytes, number: int) -> Object:
         """The object on a line. DataError for anything else."""

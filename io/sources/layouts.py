@@ -87,8 +87,7 @@ class Layout:
     to a value in a folder's name. With ``text``, text in ``source_columns`` is parsed if the input declares another
     type. ``ignored`` are the source's other columns, ``absent`` added columns that it lacks. ``tallies`` are columns of
     numbers that an intake only adds up. ``narrow``: the types as which columns are read that the input has of wider
-    ones. Sources of equal ``shape`` have the same columns of the same types, as far as
-    they are read.
+    ones.
     """
 
     where: str
@@ -96,7 +95,6 @@ class Layout:
     folders: Mapping[str, str | None]
     text: bool
     ignored: tuple[str, ...]
-    shape: str = ""
     absent: tuple[str, ...] = ()
     tallies: tuple[str, ...] = ()
     narrow: Mapping[str, Type] = field(default_factory=dict)
@@ -124,7 +122,6 @@ def fit(
     source_columns: dict[str, str] = {}
     from_folders: dict[str, str | None] = {}
     absent: list[str] = []
-    read: dict[str, pl.DataType] = {}
     narrow: dict[str, Type] = {}
     for name in rules.columns:
         source_name = rules.name_in(name, lambda one: one in in_folders or type_at(types, one) is not None)
@@ -132,7 +129,6 @@ def fit(
         actual = type_at(types, source_name)
         if actual is not None and not by_option:
             source_columns[name] = source_name
-            read[source_name] = actual
             if text and isinstance(actual, pl.String):
                 _check_text(where, name, rules.schema.get(name))
             elif (older := _older(actual, name, rules, text=text)) is not None:
@@ -158,11 +154,10 @@ def fit(
             raise _missing(where, name, source_name, [*fields_below(types, source_name), *in_folders], rules)
     for name, kind in rules.dropped.items():
         if name in types and not _misfit(types[name], kind, name, text=text):
-            source_columns[name], read[name] = name, types[name]
-    used = {found[0] for path in read if (found := steps(types, path))}
+            source_columns[name] = name
+    used = {found[0] for path in source_columns.values() if (found := steps(types, path))}
     ignored = tuple(name for name in types if name not in used)
-    shape = ", ".join(f"{path} {kind}" for path, kind in sorted(read.items()))
-    return Layout(where, source_columns, from_folders, text, ignored, shape, tuple(absent), narrow=narrow)
+    return Layout(where, source_columns, from_folders, text, ignored, tuple(absent), narrow=narrow)
 
 
 def check_complete(layout: Layout) -> None:

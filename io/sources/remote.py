@@ -50,16 +50,12 @@ def _copied(url: str, process: int) -> str:
     return str(file)
 
 
-def delta_options(path: str) -> dict[str, str] | None:
-    """What the Delta library needs to know for a table at a path or a URL."""
-    return objects.options() if "://" in path else None
-
-
 def opened_table(path: str, version: int | None = None) -> deltalake.DeltaTable:
     """The Delta table at a path or a URL, at a version or the newest."""
     import deltalake
 
-    return objects.complete(lambda: deltalake.DeltaTable(path, version=version, storage_options=delta_options(path)))
+    options = objects.options() if "://" in path else None
+    return objects.complete(lambda: deltalake.DeltaTable(path, version=version, storage_options=options))
 
 
 def matching(url: str) -> list[Address]:

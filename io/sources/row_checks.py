@@ -23,8 +23,7 @@ from ddcore.base.schema import Type
 from ddcore.data import nested
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.forms import canonical_uuids, from_base, intervals_of, to_base
-from ddcore.io.logs.floats import one_nan_one_zero
-from ddcore.io.logs.updates import DIFF
+from ddcore.io.logs.updates import DIFF, one_nan_one_zero
 from ddcore.io.project.stored_columns import EXACT_FLOAT, widened
 from ddcore.io.project.times import LARGEST_TIME
 from ddcore.io.sources.layouts import Layout, Rules

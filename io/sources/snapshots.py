@@ -22,10 +22,11 @@ from ddcore.base.lazy import pyarrow as pa
 from ddcore.io.logs.updates import DIFF
 from ddcore.io.project.times import Time
 from ddcore.io.sources.layouts import Layout, Rules
+from ddcore.io.sources.pairs import without_pairs
 from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.row_checks import rows_of
 from ddcore.io.sources.source import Batches, Located, Source
-from ddcore.io.sources.spark import cores, in_tasks, shares, through
+from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -118,8 +119,6 @@ class Series(Source):
 
     def _differences(self, before: Sequence[pl.DataFrame], window: Sequence[tuple[Time, pl.DataFrame]]) -> pl.DataFrame:
         """The updates that some snapshots make; ``before`` takes the content before away at the first of them."""
-        from ddcore.io.sources.pairs import without_pairs
-
         rows, dims = list(self.rules.schema), self.rules.dims
         (time, first), gone = window[0], list(before)
         if len(window) == 1 and gone:
@@ -139,8 +138,6 @@ class Series(Source):
     def spark_frame(self, session: SparkSession) -> DataFrame:
         """The updates by one aggregation, whose tasks read snapshots and log by the readers of this package."""
         from pyspark.sql import functions as F
-
-        from ddcore.io.sources.spark import ERROR
 
         there = replace(self, log=replace(self.log, writer=None))  # as tasks have it
         schema = pa.schema(self.fields())

@@ -18,11 +18,14 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
-from ddcore.io.logs.updates import DIFF
+from ddcore.data.forms import from_base
+from ddcore.io.logs.digests import row_hashes
+from ddcore.io.logs.updates import DIFF, ascend, consolidate, repeats
 from ddcore.io.project.event_words import BEFORE, DELETE, NOTHING
 from ddcore.io.project.times import Time, named
 from ddcore.io.sources.events import OP, PLACE, Events
 from ddcore.io.sources.layouts import Layout
+from ddcore.io.sources.pairs import without_pairs
 from ddcore.io.sources.paths import named_again, quoted, spark_columns
 from ddcore.io.sources.source import Batches, Source
 from ddcore.io.sources.spark import ERROR, cores, in_tasks, shares, through
@@ -169,8 +172,6 @@ class EventLog(Source):
 
     def _typed(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A frame with the types of the log, where Spark has carried others in their place."""
-        from ddcore.data.forms import from_base
-
         kinds = {name: kind for name, kind in self.log.columns.items() if frame.schema[name] != kind.polars}
         return frame.with_columns(
             from_base(frame[name], kind).alias(name) for name, kind in kinds.items() if kind.base != kind
@@ -223,8 +224,6 @@ class EventLog(Source):
         """Events without those that give keys the rows that they have: of keys with one event, and with one update in
         the log, an insertion, before the time of all events. Not all are found. O(n).
         """
-        from ddcore.io.sources.pairs import without_pairs
-
         if self.time is None or min(len(events), len(held)) < self.log.tuning.paired_events:
             return events
         if self._is_one and held.select(pl.col(self.log.dims[0]).max()).item() > self.time[0]:
@@ -247,8 +246,6 @@ class EventLog(Source):
 
     def _changes(self, held: pl.DataFrame, events: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
         """The difference between the logs of the new history and of the old one; and what was counted."""
-        from ddcore.io.logs.updates import consolidate
-
         tallies = {ROWS: len(events)}
         events = events.filter(~pl.col(OP).is_in([BEFORE, NOTHING]))
         tallies[SKIPPED] = tallies[ROWS] - len(events)
@@ -361,9 +358,6 @@ def _those(frame: pl.DataFrame, *, is_held: bool) -> pl.DataFrame:
 
 def _only(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """The rows of keys that no other row has."""
-    from ddcore.io.logs.digests import row_hashes
-    from ddcore.io.logs.updates import ascend, repeats
-
     if len(key) == 1 and frame.schema[key[0]].is_integer() and ascend([frame[key[0]]]):
         return frame
     twice = repeats(row_hashes(frame.select(key), (), bytes(16))[0])

@@ -21,7 +21,6 @@ from ddcore.io.delta import commits, new_files, tables
 from ddcore.io.delta.new_files import Unsynced
 from ddcore.io.delta.table_files import AddedFile, LiveFile, TableState
 from ddcore.io.delta.writer import Writer
-from ddcore.io.parquet.column_bounds import json_object
 from ddcore.io.parquet.datafile import has_digests
 from ddcore.io.state import run_writer
 from ddcore.io.state.layout import CODE, Layout
@@ -109,15 +108,9 @@ def write_pieces(
 
 def _statistics(file: run_writer.Written) -> str:
     """Delta's statistics of a file: its rows, and the bounds of its codes."""
-    least, greatest = ({CODE: str(code)} if file.rows else {} for code in (file.least, file.greatest))
-    return json_object(
-        {
-            "numRecords": str(file.rows),
-            "minValues": json_object(least),
-            "maxValues": json_object(greatest),
-            "nullCount": json.dumps({CODE: 0}, separators=(",", ":")),
-        }
-    )
+    least, greatest = ({CODE: code} if file.rows else {} for code in (file.least, file.greatest))
+    known = {"numRecords": file.rows, "minValues": least, "maxValues": greatest, "nullCount": {CODE: 0}}
+    return json.dumps(known, separators=(",", ":"))
 
 
 def commit(
@@ -263,7 +256,7 @@ class FileBatch(SortedBatch):
         """The first row whose code is at least this one."""
         if code is None:
             return otherwise
-        return int(self.file.lower_bounds(np.array([code], np.int64))[0])
+        return int(self.file.bounds(np.array([code], np.int64), "left")[0])
 
     def __len__(self) -> int:
         return self._rows
@@ -357,15 +350,11 @@ class FileBatch(SortedBatch):
         self._rows_read += len(rows)
         return ColumnBatch.of(columns, width)
 
-    def part(self, start: int, stop: int) -> ColumnBatch:
-        """Updates number ``start`` to ``stop``."""
-        return self.decompress().part(start, stop)
-
     def locate_between(self, after: np.ndarray, to: np.ndarray) -> Spans:
         """The rows of the codes between two. Reads pages of codes."""
         if self._whole is not None:
             return self._whole.locate_between(after, to)
-        lo, hi = (self.file.upper_bounds(codes) - self._first for codes in (after, to))
+        lo, hi = (self.file.bounds(codes, "right") - self._first for codes in (after, to))
         return np.clip(lo, 0, self._rows), np.clip(hi, 0, self._rows)
 
     def between(self, lo: np.ndarray, hi: np.ndarray, word: int, after: np.ndarray, to: np.ndarray) -> Spans:
@@ -387,23 +376,7 @@ class FileBatch(SortedBatch):
             hi[some[is_beyond]], lo[some[~is_beyond]] = middle[is_beyond], middle[~is_beyond] + 1
         return lo
 
-    def scatter(self, at: np.ndarray, out: np.ndarray, values: int, keys: np.ndarray, spans: Spans) -> None:
-        """Copy the rows of each key. Reads all rows."""
-        self.decompress().scatter(at, out, values, keys, spans)
-
-    def code(self, row: int) -> int:
-        """The code of a row. Reads all rows."""
-        return self.decompress().code(row)
-
     def span(self, code: int) -> tuple[int, int]:
         """The rows with a code."""
         lo, hi = self.locate(np.array([code], np.int64))
         return int(lo[0]), int(hi[0])
-
-    def sample(self, step: int) -> np.ndarray:
-        """The code of every ``step``-th update. Reads all rows."""
-        return self.decompress().sample(step)
-
-    def versions(self) -> np.ndarray:
-        """The first coordinates of the times. Reads all rows."""
-        return self.decompress().versions()

@@ -13,30 +13,21 @@ from ddcore.engine.large_groups import LargeGroups
 from ddcore.engine.profile import Profile
 from ddcore.io.delta.table_files import AddedFile, LiveFile
 from ddcore.io.ledger.workloads import Workload
-from ddcore.io.project.times import Time
-from ddcore.io.storage.store import Location
+from ddcore.io.logs.updates import Counts, merge_counts
 from ddcore.io.storage.warehouse import Warehouse
 
 
 @record
 class Stored:
-    """The warehouse's folder, the live files of its state, by table name as in ``Warehouse.relative``, and the large
-    groups. ``upstream`` and ``own``: as in :class:`~ddcore.io.storage.warehouse.Warehouse`.
+    """The warehouse, the live files of its state, by table name as in ``Warehouse.relative``, and the large groups.
 
     Can be sent between processes.
     """
 
-    root: Location
+    warehouse: Warehouse
     run: int
     files: Mapping[str, Sequence[LiveFile]]
     groups: LargeGroups = field(default_factory=LargeGroups)
-    upstream: Location | None = None
-    own: frozenset[str] = frozenset()
-
-    @property
-    def warehouse(self) -> Warehouse:
-        """The warehouse at ``root``."""
-        return Warehouse(self.root, self.upstream, self.own)
 
 
 @dataclass
@@ -51,7 +42,7 @@ class FoldResult:
 
     files: dict[str, list[AddedFile]] = field(default_factory=dict)
     merged: dict[str, list[str]] = field(default_factory=dict)
-    outputs: dict[str, dict[Time, tuple[int, int]]] = field(default_factory=dict)
+    outputs: dict[str, Counts] = field(default_factory=dict)
     rounds: int = 0
     groups: LargeGroups = field(default_factory=LargeGroups)
     profile: Profile = field(default_factory=Profile)
@@ -68,10 +59,7 @@ class FoldResult:
         for table, paths in other.merged.items():
             self.merged.setdefault(table, []).extend(paths)
         for name, counts in other.outputs.items():
-            known = self.outputs.setdefault(name, {})
-            for time, (plus, minus) in counts.items():
-                before = known.get(time, (0, 0))
-                known[time] = (before[0] + plus, before[1] + minus)
+            self.outputs[name] = merge_counts([self.outputs.get(name, {}), counts])
         self.rounds = max(self.rounds, other.rounds)
         self.worked += other.worked
         self.groups.absorb(other.groups)

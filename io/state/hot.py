@@ -53,14 +53,14 @@ class Hot:
         """Drop tables that have other files now than those that are known: their memory, and the space of files that
         were deleted.
         """
-        root, known = str(stored.root), self._tables
+        root, known = str(stored.warehouse.root), self._tables
         for of, table in [*known]:
             if of != root or known[of, table].files != _paths(stored, table):
                 del known[of, table]
 
     def recall(self, stored: Stored, table: str, trace: Trace) -> bool:
         """Give a trace what is known of a table; False where that is nothing."""
-        arranged = self._tables.get((str(stored.root), table))
+        arranged = self._tables.get((str(stored.warehouse.root), table))
         if arranged is None or arranged.files != _paths(stored, table):
             return False
         trace.recall(arranged.opened, arranged.settled)
@@ -73,7 +73,7 @@ class Hot:
             return
         merged = gained.merged.get(table, ())
         files = _paths(stored, table).difference(merged) | {file.path for file in gained.files.get(table, ())}
-        key, folder = (str(stored.root), table), stored.warehouse.table(table)
+        key, folder = (str(stored.warehouse.root), table), stored.warehouse.table(table)
         before = self._tables.get(key)
         if not all(has_digests(folder / path) for path in (files if before is None else files - before.files)):
             self._tables.pop(key, None)  # another program wrote one, and may write it again

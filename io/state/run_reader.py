@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import polars as pl
 
 from ddcore.base.errors import StorageError
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import Type
 from ddcore.data import wide
 from ddcore.data.arrow import series_of
@@ -25,11 +26,13 @@ from ddcore.io.state.run_writer import PAGE, PIECE, TOP, WORD
 from ddcore.io.storage import store
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
+from ddcore.kernels.blocks import copy_texts
 
 _THREE = 3  # bytes of a number for which no array has a type
 _CACHED = 16  # a dictionary of fewer entries for each of the rows that are read is kept as words
 
 _Texts: TypeAlias = "tuple[np.ndarray, np.ndarray]"
+Side: TypeAlias = Literal["left", "right"]
 Rows: TypeAlias = "np.ndarray | slice"
 """Rows of a row group: by number, ascending, or a range."""
 
@@ -91,11 +94,11 @@ class RunFile:
         hi[other] = self._search(within[other], probes[other])[1]
         return lo, np.maximum(lo, hi)
 
-    def _pages_of(self, probes: np.ndarray, side: str) -> np.ndarray:
+    def _pages_of(self, probes: np.ndarray, side: Side) -> np.ndarray:
         """The last page whose first code is less than each probe, or for "right" at most the probe; -1 for none."""
         from ddcore.kernels.look_up import search
 
-        top: np.ndarray = np.searchsorted(self._top, probes, side=side) - 1  # type: ignore[call-overload]
+        top: np.ndarray = np.searchsorted(self._top, probes, side=side) - 1
         some = np.flatnonzero(top >= 0)
         first = self._index + top[some] * TOP
         last = np.minimum(first + TOP, self._index + self._pages)
@@ -118,22 +121,13 @@ class RunFile:
         before = self.starts[group] + row - first
         return lo + before, hi + before
 
-    def lower_bounds(self, codes: np.ndarray) -> np.ndarray:
-        """The first row whose code is at least each of these: int64[m]."""
-        rows, page = np.zeros(len(codes), np.int64), np.full(len(codes), -1)
+    def bounds(self, codes: np.ndarray, side: Side) -> np.ndarray:
+        """The first row whose code is at least each of these, or for "right" greater: int64[m]."""
+        rows = np.zeros(len(codes), np.int64)
         if self._pages:
-            page = self._pages_of(codes, "left")
-        some = np.flatnonzero(page >= 0)
-        rows[some] = self._search(page[some], codes[some])[0]
-        return rows
-
-    def upper_bounds(self, codes: np.ndarray) -> np.ndarray:
-        """The first row whose code is greater than each of these: int64[m]."""
-        rows, page = np.zeros(len(codes), np.int64), np.full(len(codes), -1)
-        if self._pages:
-            page = self._pages_of(codes, "right")
-        some = np.flatnonzero(page >= 0)
-        rows[some] = self._search(page[some], codes[some])[1]
+            page = self._pages_of(codes, side)
+            some = np.flatnonzero(page >= 0)
+            rows[some] = self._search(page[some], codes[some])[side == "right"]
         return rows
 
     def words(self, number: int, rows: np.ndarray) -> np.ndarray:
@@ -276,8 +270,6 @@ class RunFile:
 
     def _payload(self, chunk: dict[str, Any], entries: np.ndarray) -> _Texts:
         """The texts or bytes of entries of a dictionary."""
-        from ddcore.kernels.blocks import copy_texts
-
         if len(entries) == chunk["of"]:
             ends = self._at(chunk["ends"], "<u4", slice(0, len(entries) + 1)).astype(np.int64)
             begins, ends = ends[:-1], ends[1:]
@@ -374,8 +366,6 @@ def load_texts(files: Sequence[RunFile]) -> None:
 
 def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
     """The words of texts or bytes, by their lengths and all their bytes."""
-    import pyarrow as pa
-
     lengths, texts = (np.concatenate(arrays) if len(parts) > 1 else arrays[0] for arrays in zip(*parts, strict=True))
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     of = pa.large_string() if kind.name == "string" else pa.large_binary()
@@ -384,8 +374,6 @@ def _encoded(parts: Sequence[_Texts], kind: Type) -> np.ndarray:
 
 
 def _deserialized(content: np.ndarray) -> pl.Series:
-    import pyarrow as pa
-
     series = pl.from_arrow(pa.ipc.open_stream(pa.py_buffer(content)).read_all()["values"])
     assert isinstance(series, pl.Series)
     return series

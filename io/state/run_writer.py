@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.record import record
 from ddcore.base.schema import Type
 from ddcore.base.tuning import DEFAULT
@@ -322,8 +323,6 @@ def _buffers(values: pl.Series) -> Iterator[tuple[np.ndarray, np.ndarray, np.nda
 
 def _serialized(values: pl.Series) -> bytes:
     """A column as Arrow's stream."""
-    import pyarrow as pa
-
     batch = pa.record_batch([values.to_arrow()], names=["values"])
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:

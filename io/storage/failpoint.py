@@ -93,7 +93,8 @@ def failpoint(name: str) -> None:
         return
     _past.reached[name] += 1
     if log:
-        _append(log, f"{os.getpid()} {name}\n")
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {name}\n")
     if not setting:
         return
     point, times, action = _parse(setting)
@@ -115,11 +116,3 @@ def _parse(setting: str) -> tuple[str, int, str]:
             f"{VARIABLE}={setting}: no such place or action", "places and actions are listed in docs/storage.md"
         )
     return point, int(times), action
-
-
-def _append(log: str, line: str) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)

@@ -91,7 +91,7 @@ class Lease:
     def __init__(self, folder: Address, token: int, claim: _Claim, dead: Holder | None) -> None:
         self._folder, self._claim, self.token, self.dead = folder, claim, token, dead
         self.entry: int | None = None
-        self._is_recorded = False
+        self.is_recorded = False  # whether this process has written its token to the ledger
         self._writing, self._over = threading.Lock(), threading.Event()
 
     @property
@@ -104,14 +104,9 @@ class Lease:
         """Whether a process before may still be working, and the ledger does not have this token yet."""
         return self._claim.owes
 
-    @property
-    def is_recorded(self) -> bool:
-        """Whether this process has written its token to the ledger."""
-        return self._is_recorded
-
     def note_recorded(self) -> None:
         """The ledger has the token."""
-        self._is_recorded, self._claim = True, replace(self._claim, owes=False)
+        self.is_recorded, self._claim = True, replace(self._claim, owes=False)
 
     def outbid(self, known: int) -> None:
         """Take a token greater than ``known``, which the ledger has: somebody deleted the objects of the lock, so that

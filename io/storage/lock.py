@@ -16,7 +16,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ddcore.base.errors import LockHeld, StorageError
@@ -39,14 +39,9 @@ class Lock:
         self._descriptor, self.holder, self.dead = descriptor, holder, dead
         self._write()
 
-    def check(self) -> None:
-        """Nothing: the operating system takes the lock from no living process. See
-        :class:`~ddcore.io.storage.lease.Lease`.
-        """
-
     def note_run(self, run: int) -> None:
         """Write the run's number into the lock file, for the messages of other commands."""
-        self.holder = Holder(self.holder.host, self.holder.pid, self.holder.since, self.holder.command, run)
+        self.holder = replace(self.holder, run=run)
         self._write()
 
     def _write(self) -> None:

@@ -20,7 +20,9 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ddcore.base.errors import StorageError, UsageError
+from ddcore.base.errors import DdError, StorageError, UsageError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import obstore
 from ddcore.io.storage.address import Address, Location
 from ddcore.io.storage.store_settings import check_settings
 from ddcore.text.redaction import keep_secret
@@ -28,21 +30,17 @@ from ddcore.text.redaction import keep_secret
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import numpy as np
     from obstore.store import S3Store
 
 Result = TypeVar("Result")
 Listed = tuple[Address, int, float]
 
-_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>|\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket)\b")
-_DENIALS = re.compile(
-    r"40[13] |\b(Forbidden|Unauthorized|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Expired)"
-)
+# Patterns are compiled when an answer is looked at: commands on a folder import this module, too.
+_CODE = r"<Code>([A-Za-z]+)</Code>|\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoSuchBucket)\b"
+_DENIALS = r"40[13] |\b(Forbidden|Unauthorized|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|Expired)"
 _CREDENTIALS = "check the credentials in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN"
-_CUT = re.compile(
-    r"body error|reading a body|end of file before message|Content-Range header not present|connection closed before"
-)
-_PAGE = re.compile(r"<!doctype html|<html", re.IGNORECASE)
+_CUT = r"body error|reading a body|end of file before message|Content-Range header not present|connection closed before"
+_PAGE = r"(?i)<!doctype html|<html"
 _NO_STORE = "what answers is a web page, and no object store"
 _ENDPOINT = "check AWS_ENDPOINT_URL, and that this network asks for no login in a browser"
 WAITS = (0.2, 1.0, 3.0)  # seconds before a request whose answer was cut off is made again
@@ -99,14 +97,18 @@ def _client(address: Address) -> S3Store:
 @contextmanager
 def _errors(address: Address, doing: str) -> Iterator[None]:
     """Turn the library's errors into FileNotFoundError, or into a StorageError that names the object."""
-    from obstore.exceptions import BaseError, NotFoundError
-
     try:
+        _client(address)  # says what to do where the package is not there
         yield
+    except DdError:
+        raise
     except BaseException as error:
-        if not isinstance(error, BaseError | OSError) and type(error).__module__ != "pyo3_runtime":  # a panic of Rust
+        known = obstore.exceptions
+        if (
+            not isinstance(error, known.BaseError | OSError) and type(error).__module__ != "pyo3_runtime"
+        ):  # Rust's panic
             raise
-        missing = isinstance(error, NotFoundError | FileNotFoundError)
+        missing = isinstance(error, known.NotFoundError | FileNotFoundError)
         if missing and "NoSuchBucket" not in str(error):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from None
         raise refused(address, doing, error) from error
@@ -125,7 +127,7 @@ def complete(request: Callable[[], Result], waits: Sequence[float] = WAITS) -> R
         try:
             return request()
         except Exception as error:
-            if not _CUT.search(str(error)):
+            if not re.search(_CUT, str(error)):
                 raise
             time.sleep(seconds)
     return request()
@@ -134,13 +136,13 @@ def complete(request: Callable[[], Result], waits: Sequence[float] = WAITS) -> R
 def denial(error: BaseException) -> str:
     """What a store said when it refused a request, in a word or two; empty for an error of another kind."""
     text = str(error)
-    code = _CODE.search(text)
+    code = re.search(_CODE, text)
     named = next((group for group in code.groups() if group), "") if code else ""
     if named == "NoSuchBucket":
         return "there is no such bucket"
-    if _DENIALS.search(text):
+    if re.search(_DENIALS, text):
         return f"access denied ({named})" if named else "access denied"
-    return _NO_STORE if _PAGE.search(text) else ""
+    return _NO_STORE if re.search(_PAGE, text) else ""
 
 
 def _hint(error: BaseException) -> str:
@@ -156,7 +158,7 @@ def _hint(error: BaseException) -> str:
 
 def _reason(error: BaseException) -> str:
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return f"the answer was cut off again and again: {line}" if _CUT.search(line) else line
+    return f"the answer was cut off again and again: {line}" if re.search(_CUT, line) else line
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -164,15 +166,12 @@ def _reason(error: BaseException) -> str:
 
 def read(address: Address) -> bytes:
     """All bytes of an object. FileNotFoundError."""
-    import obstore
-
     with _errors(address, "read"):
         return complete(lambda: bytes(obstore.get(_client(address), address.key).bytes()))
 
 
 def fetch(address: Address, file: Path) -> None:
     """Write all bytes of an object into a file. FileNotFoundError."""
-    import obstore
 
     def copy() -> None:
         with file.open("wb") as out:
@@ -185,8 +184,6 @@ def fetch(address: Address, file: Path) -> None:
 
 def head(address: Address) -> tuple[int, float]:
     """The size of an object, and when it was written. FileNotFoundError."""
-    import obstore
-
     with _errors(address, "read"):
         meta = obstore.head(_client(address), address.key)
     return meta["size"], meta["last_modified"].timestamp()
@@ -202,8 +199,6 @@ def size_of(address: Address) -> int | None:
 
 def is_folder(folder: Address) -> bool:
     """Whether any object is below an address."""
-    import obstore
-
     with _errors(folder, "list"):
         listed = complete(lambda: next(iter(obstore.list(_client(folder), prefix=_prefix(folder), chunk_size=1)), ()))
         _check_answers(folder, len(listed))
@@ -212,8 +207,6 @@ def is_folder(folder: Address) -> bool:
 
 def names(folder: Address) -> list[str]:
     """The sorted names of the objects and folders in a folder."""
-    import obstore
-
     with _errors(folder, "list"):
         found = complete(lambda: obstore.list_with_delimiter(_client(folder), prefix=_prefix(folder)))
         _check_answers(folder, len(found["common_prefixes"]) + len(found["objects"]))
@@ -223,8 +216,6 @@ def names(folder: Address) -> list[str]:
 
 def entries(folder: Address) -> Iterator[Listed]:
     """All objects below an address, or the one at it, with size and time."""
-    import obstore
-
     if folder.key and size_of(folder) is not None:
         yield folder, *head(folder)
     with _errors(folder, "list"):
@@ -246,13 +237,10 @@ def _check_answers(folder: Address, found: int) -> None:
 @lru_cache(maxsize=8)
 def _is_store(root: str, process: int) -> bool:
     """Whether an object that nobody wrote is missing; where every request is answered by a page, it seems to exist."""
-    import obstore
-    from obstore.exceptions import BaseError
-
     try:
         obstore.head(_store(root, process), f"ddcore-no-such-object-{uuid.uuid4().hex}")
-    except (BaseError, FileNotFoundError) as error:
-        return not _PAGE.search(str(error))
+    except (obstore.exceptions.BaseError, FileNotFoundError) as error:
+        return not re.search(_PAGE, str(error))
     return False
 
 
@@ -266,8 +254,6 @@ class Object:
     __slots__ = ("_address", "_tail", "size")
 
     def __init__(self, address: Address) -> None:
-        import obstore
-
         self._address = address
 
         def tail() -> tuple[int, bytes]:
@@ -294,8 +280,6 @@ class Parts:
     __slots__ = ("address", "data")
 
     def __init__(self, address: Address) -> None:
-        import numpy as np
-
         self.address: Location = address
         end = Object(address)
         self.data = np.zeros(end.size, np.uint8)
@@ -304,8 +288,6 @@ class Parts:
 
     def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
         """Have the bytes of some ranges. One request, or a few at once; neighbours are read together."""
-        import numpy as np
-
         assert isinstance(self.address, Address)
         wanted = np.minimum(ends, max(0, len(self.data) - _TAIL)) > begins
         ranges = list(zip(begins[wanted].tolist(), ends[wanted].tolist(), strict=True))
@@ -316,21 +298,23 @@ class Parts:
 class Whole:
     """An object that is read once, as a whole."""
 
-    __slots__ = ("_bytes", "size")
+    __slots__ = ("address", "data", "size")
 
     def __init__(self, address: Address) -> None:
-        self._bytes = read(address)
-        self.size = len(self._bytes)
+        self.address: Location = address
+        self.data = np.frombuffer(read(address), np.uint8)
+        self.size = len(self.data)
 
     def read(self, length: int, begin: int) -> bytes:
         """``length`` bytes from ``begin`` on."""
-        return self._bytes[begin : begin + length]
+        return self.data[begin : begin + length].tobytes()
+
+    def fetch(self, begins: np.ndarray, ends: np.ndarray) -> None:
+        """Nothing: all bytes are there."""
 
 
 def _read_all(address: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
     """The bytes [begin, end) of several ranges; neighbours are read together."""
-    import obstore
-
     if not ranges:
         return []
     with _errors(address, "read"):
@@ -347,8 +331,6 @@ def _read_all(address: Address, ranges: Sequence[tuple[int, int]]) -> list[bytes
 
 def put(address: Address, content: bytes | Path) -> None:
     """Write an object, in place of one that is there: bytes, or a file of this machine."""
-    import obstore
-
     with _errors(address, "write"):
         obstore.put(_client(address), address.key, content)
 
@@ -359,29 +341,22 @@ def create(address: Address, content: bytes) -> bool:
     An answer that was lost on its way may make the library ask again, and the store then says that the object is there:
     the caller compares the contents.
     """
-    import obstore
-    from obstore.exceptions import AlreadyExistsError
-
     with _errors(address, "write"):
         try:
             obstore.put(_client(address), address.key, content, mode="create")
-        except AlreadyExistsError:
+        except obstore.exceptions.AlreadyExistsError:
             return False
     return True
 
 
 def copy(source: Address, target: Address) -> None:
     """Have the store copy an object to another address of the same bucket, in place of one that is there."""
-    import obstore
-
     with _errors(source, "copy"):
         complete(lambda: obstore.copy(_client(source), source.key, target.key))
 
 
 def delete(addresses: Iterable[Address]) -> None:
     """Delete objects, those that are there."""
-    import obstore
-
     todo = list(addresses)
     for first in range(0, len(todo), _TOGETHER):
         some = todo[first : first + _TOGETHER]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ddcore.base.errors import StorageError
-from ddcore.io.storage import store
+from ddcore.io.storage import objects, store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
 from ddcore.io.storage.store import Location
@@ -149,8 +149,6 @@ def _put(folder: Location, address: Location, values: Mapping[str, Any]) -> None
     content = json.dumps(values).encode()
     with reporting(address, "write", "this user needs to write there: it says what a reader of the inputs still needs"):
         if not isinstance(address, Path):
-            from ddcore.io.storage import objects
-
             objects.put(address, content)
             return
         with store.new_file(folder, "note") as file:

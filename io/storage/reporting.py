@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ddcore.base.errors import DdError, StorageError
-from ddcore.io.storage import store
+from ddcore.io.storage import objects, store
 from ddcore.io.storage.address import Address, Location
 
 REFRESH = "rebuild state and outputs from the inputs: ddcore run --full-refresh"
@@ -40,8 +40,8 @@ def reporting(path: Location, doing: str, hint: str = "") -> Iterator[None]:
     except BaseException as error:  # a panic of Rust is not an Exception
         if not isinstance(error, OSError) and not _is_library_error(error):
             raise
-        if isinstance(path, Address) and (stored := _stored_error(path, doing, error)) is not None:
-            raise stored from error
+        if isinstance(path, Address) and objects.denial(error):
+            raise objects.refused(path, doing, error) from error
         number = getattr(error, "errno", None) or _errno(error)
         hints = {**_HINTS, **store.UNREADABLE} if doing.startswith("read") else {**store.UNREADABLE, **_HINTS}
         known = os.strerror(number) if number in hints else ""
@@ -61,13 +61,6 @@ def _is_library_error(error: BaseException) -> bool:
     return type(error) is Exception or any(
         kind.__module__.partition(".")[0] in _LIBRARIES for kind in type(error).__mro__
     )
-
-
-def _stored_error(address: Address, doing: str, error: BaseException) -> StorageError | None:
-    """The error of an object store that denied a request of a library; None for another error."""
-    from ddcore.io.storage import objects
-
-    return objects.refused(address, doing, error) if objects.denial(error) else None
 
 
 def _errno(error: BaseException) -> int:

@@ -16,44 +16,22 @@ import shutil
 import stat
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ddcore.base.errors import StorageError
+from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
+from ddcore.io.storage import objects
 from ddcore.io.storage.address import Address, Location
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-
     from ddcore.io.storage.objects import Object, Whole
 
-__all__ = [
-    "UNREADABLE",
-    "Contents",
-    "Entry",
-    "Location",
-    "Mapped",
-    "below",
-    "create_folder",
-    "delete",
-    "entries",
-    "exists",
-    "is_file",
-    "is_folder",
-    "mapped",
-    "modified",
-    "names",
-    "new_file",
-    "opened",
-    "read",
-    "remove_folder",
-    "size_of",
-    "source_of",
-    "sync",
-]  # fmt: skip
+__all__ = ["Location"]  # passed on
 
 
 _SMALL = 64 * 1024  # bytes of a file that is read and not mapped
@@ -101,8 +79,6 @@ class _Map:
     __slots__ = ("address", "data")
 
     def __init__(self, path: Path) -> None:
-        import numpy as np
-
         self.address: Location = path
         with path.open("rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
@@ -119,8 +95,6 @@ def _mapped(path: Path, descriptor: int) -> Any:
         content = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ, trackfd=False)
         content.madvise(mmap.MADV_RANDOM)
         return content
-    import pyarrow as pa
-
     with pa.memory_map(str(path)) as source:
         return source.read_buffer()
 
@@ -157,8 +131,6 @@ def exists(address: Location) -> bool:
     """Whether there is a file or a folder."""
     if isinstance(address, Path):
         return _status(address) is not None
-    from ddcore.io.storage import objects
-
     return objects.size_of(address) is not None or objects.is_folder(address)
 
 
@@ -166,8 +138,6 @@ def is_file(address: Location) -> bool:
     """Whether there is a file."""
     if isinstance(address, Path):
         return (status := _status(address)) is not None and stat.S_ISREG(status.st_mode)
-    from ddcore.io.storage import objects
-
     return objects.size_of(address) is not None
 
 
@@ -175,8 +145,6 @@ def is_folder(address: Location) -> bool:
     """Whether there is a folder; in a store, one that has something in it."""
     if isinstance(address, Path):
         return (status := _status(address)) is not None and stat.S_ISDIR(status.st_mode)
-    from ddcore.io.storage import objects
-
     return objects.is_folder(address)
 
 
@@ -204,8 +172,6 @@ def names(folder: Location) -> list[str]:
             if error.errno in _ABSENT:
                 return []
             raise _unreadable(folder, error) from error
-    from ddcore.io.storage import objects
-
     return objects.names(folder)
 
 
@@ -215,8 +181,6 @@ def entries(folder: Location, *, hidden: bool = True) -> Iterator[Entry]:
     Files that vanish meanwhile are left out.
     """
     if not isinstance(folder, Path):
-        from ddcore.io.storage import objects
-
         for address, size, written in objects.entries(folder):
             if hidden or not _is_hidden(address.relative_to(folder).parent.parts):
                 yield Entry(address, size, written)
@@ -248,27 +212,17 @@ def _is_hidden(steps: tuple[str, ...]) -> bool:
 
 def size_of(address: Location) -> int:
     """The size of a file in bytes. FileNotFoundError."""
-    return address.stat().st_size if isinstance(address, Path) else _head(address)[0]
+    return address.stat().st_size if isinstance(address, Path) else objects.head(address)[0]
 
 
 def modified(address: Location) -> float:
     """When a file was written, in seconds since 1970. FileNotFoundError."""
-    return address.stat().st_mtime if isinstance(address, Path) else _head(address)[1]
-
-
-def _head(address: Address) -> tuple[int, float]:
-    from ddcore.io.storage import objects
-
-    return objects.head(address)
+    return address.stat().st_mtime if isinstance(address, Path) else objects.head(address)[1]
 
 
 def read(address: Location) -> bytes:
     """All bytes of a file. FileNotFoundError."""
-    if isinstance(address, Path):
-        return address.read_bytes()
-    from ddcore.io.storage import objects
-
-    return objects.read(address)
+    return address.read_bytes() if isinstance(address, Path) else objects.read(address)
 
 
 @contextmanager
@@ -278,25 +232,17 @@ def opened(address: Location, *, whole: bool = False) -> Iterator[Contents]:
         with address.open("rb") as file:
             yield _File(file.fileno())
         return
-    from ddcore.io.storage import objects
-
     yield objects.Whole(address) if whole else objects.Object(address)
 
 
 def mapped(address: Location) -> Mapped:
     """A file as an array of bytes. FileNotFoundError."""
-    if isinstance(address, Path):
-        return _Map(address)
-    from ddcore.io.storage import objects
-
-    return objects.Parts(address)
+    return _Map(address) if isinstance(address, Path) else objects.Parts(address)
 
 
 @contextmanager
 def source_of(address: Location) -> Iterator[pa.NativeFile]:
     """A file for Arrow; of an object all bytes are read."""
-    import pyarrow as pa
-
     with pa.memory_map(str(address)) if isinstance(address, Path) else pa.BufferReader(read(address)) as source:
         yield source
 
@@ -323,7 +269,6 @@ def new_file(folder: Location, stem: str) -> Iterator[NewFile]:
             raise
         return
     import tempfile
-    import uuid
 
     from ddcore.io.storage import scratch
 
@@ -342,30 +287,24 @@ class NewFile(NamedTuple):
         """Give the file its final name."""
         if isinstance(address, Path):
             self.temporary.replace(address)
-            return
-        from ddcore.io.storage import objects
-
-        objects.put(address, self.temporary)
+        else:
+            objects.put(address, self.temporary)
 
 
 def delete(address: Location) -> None:
     """Delete a file if it is there."""
     if isinstance(address, Path):
         address.unlink(missing_ok=True)
-        return
-    from ddcore.io.storage import objects
-
-    objects.delete([address])
+    else:
+        objects.delete([address])
 
 
 def remove_folder(folder: Location) -> None:
     """Delete a folder with all that is in it, as far as possible."""
     if isinstance(folder, Path):
         shutil.rmtree(folder, ignore_errors=True)
-        return
-    from ddcore.io.storage import objects
-
-    objects.delete(entry[0] for entry in objects.entries(folder))
+    else:
+        objects.delete(entry[0] for entry in objects.entries(folder))
 
 
 def sync(address: Location) -> None:

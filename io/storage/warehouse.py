@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import StorageError, UsageError
-from ddcore.io.storage import lock, readers, store
+from ddcore.io.storage import lock, objects, readers, store
 from ddcore.io.storage.address import Address, Location, address_of, is_url
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.holder import Holder
@@ -186,8 +186,6 @@ class Warehouse:
 
     def _check_store(self, root: Address) -> None:
         """Raise StorageError for a store that takes every put, also one that must fail because the object is there."""
-        from ddcore.io.storage import objects
-
         probe = root / ".lock" / f"probe-{uuid.uuid4().hex}"
         try:
             if not objects.create(probe, b"") or objects.create(probe, b""):

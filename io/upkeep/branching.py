@@ -25,7 +25,7 @@ from ddcore.io.delta import syncs
 from ddcore.io.delta.deltalog import LOG
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.frontiers import corners
-from ddcore.io.storage import branches, store
+from ddcore.io.storage import branches, objects, store
 from ddcore.io.storage.address import Address
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting
@@ -171,8 +171,6 @@ def _link(file: Path, target: Path) -> None:
 
 def _make_objects(ledger: Ledger, home: Address, note: bytes, shared: Shared) -> None:
     """The store copies the objects; the branch is there when its note is, which comes last."""
-    from ddcore.io.storage import objects
-
     root = ledger.warehouse.root
     for table in _tables(root):
         ledger.owner.require_lock()
@@ -191,8 +189,6 @@ def _copy(table: Location, target: Address, entry: Entry) -> None:
     """Copy an object. An entry of a log is only created: if this process was stopped meanwhile and lost the lock, the
     branch may be another one's that has entries of its own. Data files of one name have the same contents.
     """
-    from ddcore.io.storage import objects
-
     assert isinstance(entry.address, Address)
     path = entry.below(table)
     if path.startswith(f"{LOG}/"):

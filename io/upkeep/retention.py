@@ -27,7 +27,7 @@ from ddcore.io.delta.deltalog import (
 )
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import RunRecord
-from ddcore.io.project.retention_settings import RetentionSettings
+from ddcore.io.project.project import RetentionSettings
 from ddcore.io.storage import readers, store
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.reporting import reporting

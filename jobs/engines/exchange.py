@@ -23,7 +23,7 @@ from ddcore.jobs.engines.certificates import can_encrypt, new_certificate
 from ddcore.jobs.engines.partitioning import division_of
 from ddcore.jobs.engines.protocol import Credentials, Report, SharedFold, Split, Unreachable, raise_first
 from ddcore.jobs.engines.routes import routing_of
-from ddcore.jobs.engines.worker_count import workload
+from ddcore.jobs.engines.worker_count import owner_rows, workload
 from ddcore.jobs.failures import out_of_memory
 from ddcore.jobs.fold import Fold
 from ddcore.jobs.spark import slots
@@ -133,7 +133,8 @@ def _splits(fold: Fold, parallelism: int) -> list[list[Split]]:
         if fold.window.may_meet(file.lower, file.upper, fold.plan.dims)
     ]
     at, most, splits = 0, fold.settings.tuning.fed_rows, [list[Split]() for _ in range(parallelism)]
-    share = max(min(_FEW, most), -(-sum(file.rows for _, file in files) // parallelism))
+    few = max(_FEW, owner_rows(fold))
+    share = max(min(few, most), -(-sum(file.rows for _, file in files) // parallelism))
     for name, file in files:
         start = 0
         while start < file.rows:

@@ -7,6 +7,7 @@ encoded. Numbers go in the bytes that their columns need; their words are the sa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,9 +23,10 @@ from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.block import Rounds
 from ddcore.operators.delivery import Delivery
 from ddcore.planning.plan import Plan
-from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain
+from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain, together
 
-_FEW, _FEW_OWNERS = 1 << 12, 8  # updates, and workers
+_FEW, _FEW_OWNERS, _COMPARED = 1 << 12, 4, 64  # updates, and workers
+PART = 1 << 13  # updates for a worker, so that a part is worth what it costs apart from its bytes
 FEW_JOINED = 1 << 10  # updates of a part that is encoded, and decoded, with others
 
 Encoded = tuple[Header, bytearray]
@@ -43,26 +45,28 @@ class Message:
         return len(self.updates)
 
 
-def grouped(deliveries: Iterable[Delivery]) -> Iterator[Message]:
-    """Deliveries as messages: few updates for one arrangement at the same rounds as one."""
-    small: dict[tuple[int, Rounds], tuple[Arrangement, list[Columns]]] = {}
+def grouped(deliveries: Iterable[Delivery], enough: int = PART) -> Iterator[Message]:
+    """Deliveries as messages: few updates for one arrangement at the same rounds as one; of compressed ones, fewer than
+    ``enough``.
+    """
+    waiting: dict[tuple[int, Rounds, bool], list[Delivery]] = {}
+    sizes = Counter[tuple[int, Rounds, bool]]()
     for delivery in deliveries:
-        arrangement, rounds, updates = delivery.arrangement, delivery.rounds, delivery.updates
-        assert rounds is not None
-        if isinstance(updates, Compressed):
-            yield Message(arrangement, rounds, updates)
-        else:
-            small.setdefault((arrangement.index, rounds), (arrangement, []))[1].append(updates)
-    for (_, rounds), (arrangement, pieces) in small.items():
-        yield Message(arrangement, rounds, _together(pieces))
+        assert delivery.rounds is not None
+        is_compressed = isinstance(delivery.updates, Compressed)
+        key = delivery.arrangement.index, delivery.rounds, is_compressed
+        waiting.setdefault(key, []).append(delivery)
+        sizes[key] += len(delivery.updates)
+        if is_compressed and sizes[key] >= enough:
+            yield _message(waiting.pop(key))
+            del sizes[key]
+    yield from map(_message, waiting.values())
 
 
-def _together(pieces: Sequence[Columns]) -> Columns:
-    if len(pieces) == 1:
-        return pieces[0]
-    is_wide = any(piece.high is not None for piece in pieces)
-    high = np.concatenate([piece.upper() for piece in pieces]) if is_wide else None
-    return Plain([np.concatenate(columns) for columns in zip(*pieces, strict=True)], high)
+def _message(deliveries: Sequence[Delivery]) -> Message:
+    first = deliveries[0]
+    assert first.rounds is not None
+    return Message(first.arrangement, first.rounds, together([delivery.updates for delivery in deliveries]))
 
 
 def divided(message: Message, division: Division) -> Iterator[tuple[int, Message]]:
@@ -72,11 +76,10 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
     """
     if not len(message):
         return
-    index, rows = message.arrangement.index, None
-    boundaries = np.array(division.boundaries[index], dtype=np.int64)
+    index, rows, boundaries = message.arrangement.index, None, division.boundaries[message.arrangement.index]
     if message.arrangement.ends is None:
         codes = _codes(message, division)
-        owners = np.searchsorted(boundaries, codes, side="right").astype(np.uint16)
+        owners = _owners(codes, boundaries)
         shares = division.shares.get(index)
         if shares is not None and len((found := shares.numbers(codes))[0]):
             rows, owners = _shared_out(message, owners, shares, *found)
@@ -92,6 +95,18 @@ def divided(message: Message, division: Division) -> Iterator[tuple[int, Message
         return
     for owner, part in _parted(message.updates, owners, counts, rows):
         yield owner, Message(message.arrangement, message.rounds, part)
+
+
+def _owners(codes: np.ndarray, boundaries: Sequence[int]) -> np.ndarray:
+    """The worker in whose range each code is: uint8[n] or uint16[n]. Few boundaries are compared one after another,
+    which takes less time than a search.
+    """
+    if len(codes) <= _FEW or len(boundaries) >= _COMPARED:
+        return np.searchsorted(np.array(boundaries, dtype=np.int64), codes, side="right").astype(np.uint16)
+    owners = np.zeros(len(codes), dtype=np.uint8)
+    for boundary in boundaries:
+        owners += codes >= boundary
+    return owners
 
 
 def _parted(
@@ -113,8 +128,8 @@ def _parted(
     if len(owners) > _FEW:  # a part of all would keep all in memory
         yield from ((owner, taken(updates, order[start:stop])) for owner, start, stop in spans)
         return
-    together = taken(updates, order).compress()
-    yield from ((owner, together.part(start, stop)) for owner, start, stop in spans)
+    ordered = taken(updates, order).compress()
+    yield from ((owner, ordered.part(start, stop)) for owner, start, stop in spans)
 
 
 def _shared_out(
@@ -212,16 +227,16 @@ def decoded(plan: Plan, parts: Sequence[Encoded]) -> Iterator[Message]:
     """The messages of parts, each a header and its bytes: of parts with few updates those for the same arrangement and
     rounds as one. Raises PeerLost.
     """
-    together: dict[tuple[int, ...], list[_Piece]] = {}
+    few: dict[tuple[int, ...], list[_Piece]] = {}
     try:
         pieces = [_Piece.of(plan.arrangements[header["to"]], header, body) for header, body in parts]
         _look_up(pieces)
         for piece in pieces:
             if piece.rows <= FEW_JOINED:
-                together.setdefault((piece.arrangement.index, *piece.rounds), []).append(piece)
+                few.setdefault((piece.arrangement.index, *piece.rounds), []).append(piece)
             else:
                 yield Message(piece.arrangement, piece.rounds, piece.updates())
-        for several in together.values():
+        for several in few.values():
             arrangement, rounds = several[0].arrangement, several[0].rounds
             yield Message(arrangement, rounds, several[0].updates() if len(several) == 1 else _joined(several))
     except (LookupError, TypeError, ValueError, StopIteration, pa.ArrowException, OSError) as error:

@@ -11,6 +11,7 @@ from ddcore.jobs.engines.division import Division, Shares
 from ddcore.jobs.engines.heavy_keys import divisible, hashed, looks_between, shares_of
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.engines.sampling import Samples, joined
+from ddcore.jobs.engines.worker_count import owner_rows
 from ddcore.jobs.fold import Fold
 from ddcore.operators.arrangement import Arrangement
 from ddcore.planning.plan import Plan
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _POINTS = 4096  # codes that are looked at to cut ranges
 # The least share of new updates in the weight: they are the work, and of what is stored only what they meet is read.
 _NEW, _UNSURE = 0.9, 0.5  # where it is known which column the keys come from, and where not
+_LAST = 2**63 - 1  # where the empty ranges of workers begin that own nothing
 
 
 def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
@@ -28,20 +30,27 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
 
     Arrangements whose equal keys have one owner get the same boundaries. Codes that are values themselves are divided
     by a sample of the columns of inputs that they come from; where they are computed, by all integers of the inputs.
-    Hashed codes of which none is stored are spread evenly over 64 bits.
+    Hashed codes of which none is stored are spread evenly over 64 bits. Of arrangements that few rows reach the first
+    workers own all.
     """
-    even = [int(-(2**63) + (2**64 * partition) // parallelism) for partition in range(1, parallelism)]
     joins = divisible(routing) if fold.rebuilding is None else []
     samples = Samples(fold, routing.keys, hashed(fold.plan, joins))
     least = fold.settings.tuning.heavy_load
     shares = shares_of(routing, joins, samples, parallelism, rows=fold.rows, least=least)
-    boundaries: dict[int, list[int]] = {}
+    boundaries, worth = dict[int, list[int]](), owner_rows(fold)
     for group in routing.groups:
         stored = joined(samples.stored(a) for a in group if not (a.transient or a.ends))
         codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
-        cuts = _cuts(codes, rows, parallelism) if len(codes) else even
+        owners = min(parallelism, max(1, -(-samples.reaching(group) // worth))) if worth else parallelism
+        cuts = _cuts(codes, rows, owners) if len(codes) else _even(owners)
+        cuts += [_LAST] * (parallelism - owners)
         boundaries.update({arrangement.index: cuts for arrangement in group})
     return Division(boundaries, routing.keys, shares, _everywhere(fold.plan, shares))
+
+
+def _even(owners: int) -> list[int]:
+    """The codes that divide 64 bits evenly."""
+    return [int(-(2**63) + (2**64 * number) // owners) for number in range(1, owners)]
 
 
 def _everywhere(plan: Plan, shares: Mapping[int, Shares]) -> dict[int, tuple[int, ...]]:
@@ -58,10 +67,11 @@ def _new(samples: Samples, group: Sequence[Arrangement]) -> tuple[Spread, float]
 
     Nothing of hashed codes, but for joins.
     """
-    sources = {source for arrangement in group for source in samples.sources(arrangement)}
-    codes = joined(samples.of(source) for source in sorted(sources))
-    if not len(codes[0]) and any(is_direct([a.collection[name] for name in samples.key(a)]) for a in group):
-        return samples.integers(), _UNSURE
+    sources = dict.fromkeys(source for arrangement in group for source in samples.sources(arrangement))
+    codes = joined(map(samples.of, sources))
+    keys = [[arrangement.collection[name] for name in samples.key(arrangement)] for arrangement in group]
+    if not len(codes[0]) and any(map(is_direct, keys)):
+        return samples.alike([kind for key in keys if is_direct(key) for kind in key]), _UNSURE
     return codes, _NEW
 
 
@@ -105,4 +115,4 @@ def _cuts(codes: np.ndarray, rows: np.ndarray, parallelism: int) -> list[int]:
             cuts.append(code)
             left, filled = left - filled, 0.0
         filled += load
-    return cuts + [2**63 - 1] * (parallelism - 1 - len(cuts))
+    return cuts + [_LAST] * (parallelism - 1 - len(cuts))

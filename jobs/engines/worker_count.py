@@ -79,11 +79,24 @@ class WorkerCount:
         least = worker_rows(self.tuning)
         if most == 1 or self.rows >= most * least:
             return most, GIVEN
-        worked = min((load.worked * self._scale(load) for load in self._like()), default=0.0)
-        enough = max(self.rows // least, int(worked / self.tuning.worker_seconds), 1)
+        enough = max(self.rows // least, int(self._worked() / self.tuning.worker_seconds), 1)
         if enough >= most:
             return most, GIVEN
         return enough, f"not {most}: {counted(self.rows, 'row')} of the window, and {least:,} are worth a worker"
+
+    def owner_rows(self) -> int:
+        """How many rows must reach an arrangement for each worker that owns some of it, fewer where rows took long in
+        an earlier run like this one. 0: all own some. Raises UsageError.
+        """
+        least = worker_rows(self.tuning)
+        if not least:
+            return 0
+        worth = max(1, self.rows) / least * self.tuning.worker_seconds  # seconds of work, where nobody knows
+        return max(1, int(self.tuning.owner_rows * min(1.0, worth / max(worth, self._worked()))))
+
+    def _worked(self) -> float:
+        """The least seconds of work that runs like this one say it is; 0 where none was."""
+        return min((load.worked * self._scale(load) for load in self._like()), default=0.0)
 
     def seconds(self, number: int) -> float:
         """What so many workers take by the clock, with the start of further ones, by a run that was like this one."""
@@ -135,6 +148,11 @@ def worker_rows(tuning: Tuning) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise UsageError(f"{WORKER_ROWS}={text}: not a number of rows", f"for example: {tuning.worker_rows}")
     return int(text)
+
+
+def owner_rows(fold: Fold) -> int:
+    """The same of a fold; all own some in a rebuild, as nobody knows before how many stored rows it reads."""
+    return WorkerCount.of(fold).owner_rows() if fold.rebuilding is None else 0
 
 
 def workload(fold: Fold, result: FoldResult, workers: int, seconds: float) -> Workload:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ddcore.base.errors import DataError, UsageError
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.frontiers import is_open
@@ -23,7 +22,7 @@ from ddcore.io.sources.deltatable import DeltaTable, delta_table
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.layouts import Rules
 from ddcore.io.sources.parquetfile import ParquetFile
-from ddcore.io.sources.positions import Position, last_positions
+from ddcore.io.sources.positions import Position
 from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source, date_of
 from ddcore.jobs.ingesting.engines import Layouts
@@ -50,9 +49,7 @@ class TableReader(Reader):
         """Find what is new in the tables. Reads their new commits. DataError where some are lost, and for a table in
         the place of another one.
         """
-        feed, known_by = self.settings.form == "feed", ledger()
-        index = known_by.ingest_index(self.name)
-        positions = last_positions(known_by, index, self.tables, self.project.root)
+        feed, positions = self.settings.form == "feed", self.positions_of(self.tables, ledger())
         known = [
             position
             for table, position in zip(self.tables, positions, strict=True)
@@ -95,7 +92,7 @@ class TableReader(Reader):
         self.is_new = bool(part.counts)
         return part
 
-    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Mapping[int, str]]:
         """When the commits of these versions were made; if versions are not commits, the last one the newest commit."""
         versions = list(part.counts) if len(self.rules.dims) == 1 else []
         dates: dict[Time, datetime] = {}
@@ -109,7 +106,7 @@ class TableReader(Reader):
             for version, date in of.items():
                 if date is not None:
                     dates[version] = max(date, dates.get(version, date))
-        return dates, ()
+        return dates, {}
 
     def digests(self, part: Part) -> Sequence[Digest]:
         """Those of all new rows of each table."""

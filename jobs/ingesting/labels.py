@@ -48,18 +48,17 @@ def _example(dims: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Naming:
-    """How an ingest names its versions: ``asked`` by ``--label``, for a dimension by its number, ``given`` by sources,
-    and the ``dates`` of sources. ``times`` are those that its rows go to; ``moved``: some are late. ``restates``: it
-    replaces history.
+    """How an ingest names its versions: ``asked`` by ``--label``, for a dimension by its number, ``given`` by the names
+    of snapshots, and the ``dates`` of sources. ``times`` are those that its rows go to. ``restates``: it replaces
+    history.
     """
 
     input: str
     dims: tuple[str, ...]
     asked: Mapping[int, str]
-    given: Labels
+    given: Mapping[int, str]
     dates: Mapping[Time, datetime]
     times: Sequence[Time]
-    moved: bool
     restates: bool
 
     def labels(self, ledger: Ledger) -> tuple[Labels, list[str]]:
@@ -70,31 +69,13 @@ class Naming:
         notes: list[str] = []
         known, ours = ledger.labels(), [dict[int, Label]() for _ in self.dims]
         own = merged(known, [self.input])
-        self._add_given(ours, notes)
-        if not self.restates:
-            self._leave_out_known(ours, own)
+        ours[0] |= {coordinate: Label(text) for coordinate, text in self.given.items()}
         for dimension, text in self.asked.items():
             coordinate = self._only(dimension, text)
-            ours[dimension][coordinate] = Label(text, ours[dimension].get(coordinate, Label()).instant)
+            ours[dimension][coordinate] = Label(text)
             notes += _shared(VersionNames(self.dims, lambda: known), dimension, coordinate, text)
         self._add_dates(ours, merged(known, {*ledger.inputs()} - {self.input}), own)
         return (tuple(ours) if any(ours) else ()), notes
-
-    def _add_given(self, ours: list[dict[int, Label]], notes: list[str]) -> None:
-        """Add what the sources say. A text that cannot be a label is left out, because nobody typed it."""
-        left_out = []
-        for number, of in enumerate(self.given):
-            landed = {time[number] for time in self.times}
-            for coordinate, label in of.items():
-                why = unusable(label.text) if label.text else ""
-                if why:
-                    left_out.append(f"{label.text!r:.60} of {self._word(number)} {coordinate}: {why}")
-                one = Label("" if why else label.text, label.instant)
-                if one and (coordinate in landed or not self.moved):  # else its rows went to another version
-                    ours[number][coordinate] = one
-        if left_out:
-            more = f", and {len(left_out) - 1} more" if len(left_out) > 1 else ""
-            notes.append(f"left out, because it cannot be a label: {left_out[0]}{more}")
 
     def _only(self, dimension: int, text: str) -> int:
         """The coordinate of all rows. UsageError where there are several."""
@@ -112,20 +93,6 @@ class Naming:
     def _word(self, dimension: int) -> str:
         return "version" if len(self.dims) == 1 else self.dims[dimension]
 
-    def _leave_out_known(self, ours: list[dict[int, Label]], own: Names) -> None:
-        """Leave out what the input's earlier ingests said about versions of which this one brings no rows: a source
-        that grows says it every time.
-
-        A restatement says it again: its labels replace all that were given from there on.
-        """
-        for number, (of, names) in enumerate(zip(ours, own, strict=False)):
-            landed = {time[number] for time in self.times}
-            for coordinate in [named for named in of if named in names and named not in landed]:
-                label, name = of.pop(coordinate), names[coordinate]
-                text = "" if label.text in name.labels else label.text
-                if new := Label(text, label.instant if name.instant is None else None):
-                    of[coordinate] = new
-
     def _add_dates(self, ours: list[dict[int, Label]], others: Names, own: Names) -> None:
         """Add the dates of sources for versions of which no other input said when they were made.
 
@@ -136,7 +103,7 @@ class Naming:
             coordinate = time.version
             label = ours[0].get(coordinate, Label())
             said = [names[0].get(coordinate) for names in (others, own if self.restates else []) if names]
-            if time in self.times and label.instant is None and all(one is None or one.moment is None for one in said):
+            if time in self.times and all(one is None or one.moment is None for one in said):
                 ours[0][coordinate] = Label(label.text, date)
 
 
@@ -160,20 +127,20 @@ def source_dates(sources: Iterable[Source], times: Mapping[str, Iterable[Time]])
     return dates
 
 
-def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tuple[dict[Time, datetime], Labels]:
-    """The dates of snapshots, and their labels: a date that is in the name of the file or folder; none with several
-    dimensions.
+def snapshot_names(snapshots: Iterable[Snapshot], times: Iterable[Time]) -> tuple[dict[Time, datetime], dict[int, str]]:
+    """The dates of snapshots, and their labels by version: a date that is in the name of the file or folder; none with
+    several dimensions.
     """
     dates: dict[Time, datetime] = {}
-    labels: dict[int, Label] = {}
+    labels: dict[int, str] = {}
     for snapshot, time in zip(snapshots, times, strict=True):
         if len(time) == 1:
             found = _DATES.findall(os.path.basename(snapshot.path))
             if len(found) == 1 and not unusable(found[0]):
-                labels[time.version] = Label(found[0])
+                labels[time.version] = found[0]
             if (date := snapshot.date()) is not None:
                 dates[time] = date
-    return dates, (labels,) if labels else ()
+    return dates, labels
 
 
 def not_set(asked: Mapping[int, str], names: VersionNames, first: Time | None, last: Time | None) -> list[str]:

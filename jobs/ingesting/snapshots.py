@@ -8,7 +8,6 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError, LateUpdate, UsageError
 from ddcore.base.lattice import le
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.frontiers import is_open
@@ -16,7 +15,6 @@ from ddcore.io.project.times import LARGEST_TIME, Time, named
 from ddcore.io.project.times import shown as spelled_time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.layouts import Layout, Rules
-from ddcore.io.sources.positions import Position, last_positions
 from ddcore.io.sources.snapshots import Series, Snapshot, empty
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import snapshot_names
@@ -43,10 +41,8 @@ class SnapshotReader(Reader):
         A snapshot is known if the last ingest from its place took in the same content. DataError for a new one before a
         known one, because the versions of snapshots follow each other, and for one without rows.
         """
-        snapshots, known_by = self.snapshots, ledger()
-        index = known_by.ingest_index(self.name)
-        unknown: list[Position | None] = [None] * len(snapshots)
-        positions = unknown if self.again else last_positions(known_by, index, snapshots, self.project.root)
+        snapshots = self.snapshots
+        positions = self.positions_of(snapshots, ledger())
         known = [
             position is not None and snapshot.is_at(position[1])
             for snapshot, position in zip(snapshots, positions, strict=True)
@@ -95,7 +91,7 @@ class SnapshotReader(Reader):
         pairs = tuple(zip(self.times, self.new.values(), strict=True))
         return Series(name, first.path, log=work.log, state=work.base, until=until, rules=self.rules, snapshots=pairs)
 
-    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Mapping[int, str]]:
         """Their dates, and those in the names of their files."""
         del part
         return snapshot_names(list(self.new), self.times)

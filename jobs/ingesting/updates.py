@@ -9,7 +9,6 @@ from functools import cached_property
 from hashlib import blake2b
 
 from ddcore.base.errors import DataError
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import Source as IngestedSource
 from ddcore.io.logs.inputs import input_log
@@ -17,7 +16,6 @@ from ddcore.io.project.times import Time
 from ddcore.io.sources.intake import Part, fitted
 from ddcore.io.sources.known import AlreadyIngested, IngestHistory, Rows, SourceIdentity, find_earlier, identity, stored
 from ddcore.io.sources.layouts import Rules, check_complete, has_time
-from ddcore.io.sources.positions import last_positions
 from ddcore.io.sources.rows_taken import RowsTaken
 from ddcore.io.sources.source import Source
 from ddcore.jobs.ingesting.labels import source_dates
@@ -81,7 +79,7 @@ class UpdateReader(Reader):
         """
         if self.again or (len(self.sources) == 1 and not self.holds_ledger):
             return {}
-        positions = last_positions(ledger(), ledger().ingest_index(self.name), self.sources, self.project.root)
+        positions = self.positions_of(self.sources, ledger())
         known = {}
         for source, position in zip(self.sources, positions, strict=True):
             taken = RowsTaken.of(position.text) if position is not None and not position.replaced_by else None
@@ -132,7 +130,7 @@ class UpdateReader(Reader):
             self.is_new = False
         return part
 
-    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Mapping[int, str]]:
         """The dates of the files. Digests have the times that rows have in their source: those without went to
         ``counts``.
         """
@@ -142,7 +140,7 @@ class UpdateReader(Reader):
             for source, layout in self.layouts
             if source.name in part.digests
         }
-        return source_dates((source for source, _ in self.layouts), times), ()
+        return source_dates((source for source, _ in self.layouts), times), {}
 
     def taken(self, work: Work, part: Part) -> tuple[IngestedSource, ...]:
         """The sources with the digests of all their rows; of rows without times the number of the last one."""
@@ -160,7 +158,7 @@ class UpdateReader(Reader):
     def _appended_to(self, work: Work) -> dict[str, int]:
         """The sources to which rows may have been appended, and the number of the last row that was taken in."""
         sources = [source for source, _ in self.layouts]
-        taken = zip(sources, last_positions(work.ledger, work.index, sources, self.project.root), strict=True)
+        taken = zip(sources, self.positions_of(sources, work.ledger), strict=True)
         ends = {source.name: RowsTaken.of(position.text) for source, position in taken if position is not None}
         return {name: end.last for name, end in ends.items() if end is not None and end.last is not None}
 

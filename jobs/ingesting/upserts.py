@@ -8,7 +8,6 @@ from datetime import datetime
 
 from ddcore.base.errors import DataError, UsageError
 from ddcore.base.lattice import le
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.digests import Digest
 from ddcore.io.project.ingest_settings import IngestSettings
@@ -20,7 +19,6 @@ from ddcore.io.sources.debezium import Envelopes
 from ddcore.io.sources.events import Events
 from ddcore.io.sources.intake import Part
 from ddcore.io.sources.layouts import Rules, has_time
-from ddcore.io.sources.positions import Position, last_positions
 from ddcore.io.sources.source import Source
 from ddcore.io.sources.upserts import ABSENT, REDELIVERED, ROWS, SKIPPED, EventLog
 from ddcore.jobs.ingesting.engines import Layouts
@@ -44,12 +42,7 @@ class EventReader(Reader):
     def look(self, ledger: Callable[[], Ledger]) -> None:
         """Find the sources that the input has not taken in as they are now; for a restatement all of them."""
         self._all = self._all or self._fitted()
-        known_by, root = ledger(), self.project.root
-        index = known_by.ingest_index(self.name)
-        unknown: list[Position | None] = [None] * len(self._all)
-        positions = (
-            unknown if self.again else last_positions(known_by, index, [source for source, _ in self._all], root)
-        )
+        positions = self.positions_of([source for source, _ in self._all], ledger())
         self.layouts, self.notes, ingests, others = [], [], [0], []
         for one, position in zip(self._all, positions, strict=True):
             if position is not None and one[0].is_at(position[1]):
@@ -117,10 +110,10 @@ class EventReader(Reader):
             time=time, before=None if restated is None else restated[0],
         )  # fmt: skip
 
-    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Mapping[int, str]]:
         """The dates of the files."""
         sources = [source for source, _ in self.layouts]
-        return source_dates(sources, {source.name: part.counts for source in sources}), ()
+        return source_dates(sources, {source.name: part.counts for source in sources}), {}
 
     def digests(self, part: Part) -> Sequence[Digest]:
         """None: events are recognised by their files."""

@@ -26,7 +26,7 @@ from ddcore.io.project.times import Time, greatest, least
 from ddcore.io.sources.intake import Intake, Part
 from ddcore.io.sources.known import digest_key, identity, stored
 from ddcore.io.sources.layouts import Rules
-from ddcore.io.sources.positions import position
+from ddcore.io.sources.positions import Position, last_positions, position
 from ddcore.io.sources.source import Located
 from ddcore.io.storage.failpoint import failpoint
 from ddcore.io.storage.store import delete
@@ -72,6 +72,12 @@ class Reader(ABC):
         """The bytes to read, as far as they are known."""
         return sum(source.size for source, _ in self.layouts)
 
+    def positions_of(self, sources: Sequence[Located], ledger: Ledger) -> list[Position | None]:
+        """How far each source was taken in by the last ingest of its name; None for all that are to be read again."""
+        if self.again:
+            return [None] * len(sources)
+        return last_positions(ledger, ledger.ingest_index(self.name), sources, self.project.root)
+
     def refuse_times(self) -> None:
         """Raise DataError for a source with a version column, which ``--version`` would overrule."""
         for _, layout in self.layouts:
@@ -99,7 +105,7 @@ class Reader(ABC):
         """Read what is new, by :meth:`Work.take`. DataError."""
 
     @abstractmethod
-    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Labels]:
+    def names(self, part: Part) -> tuple[Mapping[Time, datetime], Mapping[int, str]]:
         """When the versions were made, and what the sources call them."""
 
     def digests(self, part: Part) -> Sequence[Digest]:
@@ -116,15 +122,13 @@ class Reader(ABC):
 
 class Work:
     """One ingest, with the warehouse's lock held. ``asked``: the labels that ``--label`` names, for a dimension by its
-    place; ``labels``: what the sources call their versions.
+    place.
     """
 
-    def __init__(
-        self, ledger: Ledger, reader: Reader, *, asked: Mapping[int, str], labels: Labels, tell: Listener
-    ) -> None:
+    def __init__(self, ledger: Ledger, reader: Reader, *, asked: Mapping[int, str], tell: Listener) -> None:
         self.ledger, self.reader, self.tell = ledger, reader, tell
         project, settings, self.name = reader.project, reader.settings, reader.name
-        self.settings, self._asked, self._given, self._committing = settings, asked, labels, False
+        self.settings, self._asked, self._committing = settings, asked, False
         self._ignored, self.rules = tuple(project.ignored.get(self.name, ())), reader.update_rules(ledger)
         self.log = input_log(ledger.warehouse, project, self.name, self.rules.schema, ledger.writer)
         self.columns = tuple(self.log.names.values())
@@ -194,10 +198,8 @@ class Work:
         """Find the labels of the versions."""
         dates, labels = self.reader.names(part)
         self._newest = max(dates.values()).isoformat() if dates else ""
-        moved, restates = self.intake.move and part.late > 0, self.judgement.replacement is not None
-        naming = Naming(
-            self.name, self.rules.dims, self._asked, self._given or labels, dates, [*part.counts], moved, restates
-        )
+        restates = self.judgement.replacement is not None
+        naming = Naming(self.name, self.rules.dims, self._asked, labels, dates, [*part.counts], restates)
         self._labels, notes = naming.labels(self.ledger)
         self.notes += notes
 

@@ -138,8 +138,7 @@ class Commits:
 
     def stored(self) -> Stored:
         """The state that the fold starts from."""
-        of = self.warehouse
-        return Stored(of.root, self.upcoming.number, self._state, self._groups(), of.upstream, of.own)
+        return Stored(self.warehouse, self.upcoming.number, self._state, self._groups())
 
     @cached_property
     def _state(self) -> dict[str, list[LiveFile]]:

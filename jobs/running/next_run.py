@@ -9,7 +9,7 @@ one, a *kept point*, whose table versions are still on the disk; without one a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -24,8 +24,11 @@ from ddcore.io.ledger.intent import give_up
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IntentRecord, RunRecord
 from ddcore.io.project.frontiers import Window, close, is_open, nothing_closed, shown_frontier, versions
-from ddcore.io.project.times import Time, least, shown
+from ddcore.io.project.project import Project
+from ddcore.io.project.times import Time, least, named, shown
+from ddcore.jobs.fold import Listener
 from ddcore.jobs.running import instants
+from ddcore.jobs.warm import Warm
 
 if TYPE_CHECKING:
     from ddcore.io.project.kept_plans import KeptPlan
@@ -67,6 +70,21 @@ class Request:
     value_bytes: int = DEFAULT.value_bytes
     whole: str = ""
     through: Time | None = None
+
+
+@record
+class Options:
+    """What to fold, how, and who is told. ``select``: the words that name some outputs; ``parallelism`` forces the
+    number of Spark workers; ``warm``: what earlier runs of this process left in memory.
+    """
+
+    project: Project
+    request: Request
+    engine: str
+    parallelism: int | None
+    listener: Listener | None
+    select: tuple[str, ...]
+    warm: Warm | None = None
 
 
 @record
@@ -117,7 +135,7 @@ class Runs:
         if intent is not None and not is_dry:
             changed = "a run of all outputs came next" if intent.part else "the program has changed since"
             give_up(self.ledger, f"it was not finished, and {changed}", committed=True)
-        self._check_range()
+        self._check_window()
         return self._again() or self._rebuild() or self._new(is_dry=is_dry)
 
     def has_more_after(self, run: NextRun) -> bool:
@@ -149,7 +167,7 @@ class Runs:
         """Everything anew, once. Without a last version it goes at least as far as is folded: what is complete stays
         so, also where the last rows were taken back, and where corrections went to a version without rows.
         """
-        self._check_range()
+        self._check_window()
         current, last = self.ledger.current_run(), self.last()
         appends = self._appends(Effect.REWRITE) and current is not None
         self.request = replace(self.request, refresh=False, first=None)
@@ -227,7 +245,7 @@ class Runs:
             why = "inputs have changed at versions that are folded"
         if why:
             raise UsageError(f"--select: {why}, which concerns all outputs", "first, without --select: ddcore run")
-        self._check_range()
+        self._check_window()
         if intent is not None and not is_dry:
             give_up(self.ledger, "it was not finished", committed=True)
         lower, last = self.ledger.upper(), self.last()
@@ -306,6 +324,12 @@ class Runs:
             f"put the program back, or rebuild state and outputs: {_REFRESH}",
         )
 
+    def _check_window(self) -> None:
+        option = "--to-version" if len(self.dims) == 1 else "--to"
+        check_window(
+            self.ledger, self.dims, self.request.first, self.request.last, option=option, inputs=self.plan.inputs
+        )
+
     def _is_kept(self, run: RunRecord, changed: list[Time], *, appends: bool) -> bool:
         """Whether folding can start from a run: everything that changed comes after it, and the table versions that its
         record names are still there.
@@ -318,31 +342,40 @@ class Runs:
         warehouse, writer = self.ledger.warehouse, self.ledger.writer
         return all(tables.is_kept(warehouse.table(name), state, writer) for name, state in needed.items())
 
-    def _check_range(self) -> None:
-        """Raise UsageError for versions to fold that were not ingested, or that leave some out."""
-        first, last = self.request.first, self.request.last
-        lower = self.ledger.upper() or nothing_closed(self.dims)
-        if first is not None and last is not None and not le(first, last):
-            raise UsageError(
-                f"--from-version {shown(first, self.dims)} is not at or before the last one, {shown(last, self.dims)}",
-                "both ends are inclusive",
-            )
-        if first is not None and is_open(first, lower) and first not in lower:
-            raise UsageError(
-                f"--from-version {shown(first, self.dims)}: the next version to fold is {lower[0][0]}; none may be "
-                "left out",
-                "leave --from-version out",
-            )
-        latest = latest_of(self.ledger, self.plan.inputs)
-        if last is None or not is_open(last, lower) or (latest is not None and le(last, latest)):
-            return
-        option = "--to-version" if len(self.dims) == 1 else "--to"
-        is_latest = "the latest ingested version is" if len(self.dims) == 1 else "ingested are times up to"
-        known = "nothing was ingested yet" if latest is None else f"{is_latest} {shown(latest, self.dims)}"
-        raise UsageError(f"{option} {shown(last, self.dims)}: {known}", f"ingest it first, or leave {option} out")
+
+def check_window(
+    ledger: Ledger, dims: Sequence[str], first: Time | None, last: Time | None, *, option: str, inputs: Collection[str]
+) -> None:
+    """Raise UsageError for versions to fold that were not ingested, of these inputs, or that leave some out. ``option``
+    is the one that says the last.
+    """
+    lower, latest = ledger.upper() or nothing_closed(dims), latest_of(ledger, inputs)
+    if last is not None and is_open(last, lower) and not (latest is not None and le(last, latest)):
+        known = "nothing is" if latest is None else f"the last one is {ledger.version_names(dims).shown(latest)}"
+        raise UsageError(f"{option}: {named(last, dims)} was not ingested: {known}", f"say {option} latest")
+    if first is not None and last is not None and not le(first, last):
+        raise UsageError(
+            f"--from-version {shown(first, dims)} is not at or before {option} {shown(last, dims)}",
+            "both ends are inclusive",
+        )
+    if first is None or not is_open(first, lower) or first in lower:
+        return
+    waiting = [time for record in ledger.waiting() for time in record.counts if is_open(time, lower)]
+    if left := sorted(time for time in waiting if not le(first, time)):
+        raise UsageError(
+            f"--from-version {shown(first, dims)} would leave out {named(left[0], dims)}, which is not folded",
+            f"say --from-version {shown(left[0], dims)}, or leave it to the ledger: ddcore run",
+        )
+    if not waiting:
+        folded = ledger.last_folded()
+        until = "nothing" if folded is None else f"{named(folded, dims)} is folded, and no later one"
+        raise UsageError(
+            f"--from-version {shown(first, dims)}: {until} was ingested",
+            "name a version to fold again from, or ingest this one first",
+        )
 
 
-def latest_of(ledger: Ledger, inputs: Mapping[str, object] | None = None) -> Time | None:
+def latest_of(ledger: Ledger, inputs: Collection[str]) -> Time | None:
     """The last time that a run may fold: the last ingested one. With one dimension also one that is folded, though its
     rows were taken back since, and the version at which corrections wait.
     """

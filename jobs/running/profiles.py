@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ddcore.drawing.diagram import diagram
@@ -85,6 +85,15 @@ def _heat(heat: Heat) -> HeatRecord:
         for (version, current), number in sorted(heat.cells.items())
     )
     return HeatRecord(1 << heat.versions, 1 << heat.rounds, tuple(cells))
+
+
+def merged(heats: Iterable[HeatRecord]) -> HeatRecord:
+    """The differences of several runs, in ranges so wide that there are few."""
+    whole = Heat()
+    for heat in heats:
+        versions, rounds = heat.versions.bit_length() - 1, heat.rounds.bit_length() - 1
+        whole.add(Heat(versions, rounds, {(v >> versions, r >> rounds): number for v, r, number in heat.cells}))
+    return _heat(whole)
 
 
 def warnings(profile: ProfileRecord) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddcore.base.lattice import Frontier
 from ddcore.base.record import record
@@ -37,21 +37,24 @@ class Records:
     def intent(self, parallelism: int) -> IntentRecord:
         """Written before the fold."""
         upcoming = self.upcoming
-        return IntentRecord(
-            run=upcoming.number,
-            fingerprint=self.plan.fingerprint,
-            first=upcoming.first,
-            last=upcoming.last,
-            parallelism=parallelism,
-            engine=self.engine,
-            refresh=upcoming.refresh,
-            program_inputs=tuple(self.plan.inputs),
-            lower=self._stored(upcoming.times.lower),
-            upper=self._stored(upcoming.times.upper),
-            base=0 if upcoming.base is None else upcoming.base.run,
-            appends=upcoming.effect is Effect.APPEND,
-            part=upcoming.part,
-        )
+        appends = upcoming.effect is Effect.APPEND
+        return IntentRecord(**self._same(), parallelism=parallelism, appends=appends, part=upcoming.part)
+
+    def _same(self) -> dict[str, Any]:
+        """What the intent and the record of the run both say."""
+        upcoming = self.upcoming
+        return {
+            "run": upcoming.number,
+            "fingerprint": self.plan.fingerprint,
+            "first": upcoming.first,
+            "last": upcoming.last,
+            "engine": self.engine,
+            "refresh": upcoming.refresh,
+            "program_inputs": tuple(self.plan.inputs),
+            "lower": self._stored(upcoming.times.lower),
+            "upper": self._stored(upcoming.times.upper),
+            "base": 0 if upcoming.base is None else upcoming.base.run,
+        }
 
     def failure(self, error: BaseException) -> FailureRecord:
         """Written where nothing was committed: the versions are open again."""
@@ -93,22 +96,13 @@ class Records:
         inputs, outputs = counts_of(versions)
         appends = upcoming.effect is Effect.APPEND
         return RunRecord(
-            run=upcoming.number,
-            fingerprint=plan.fingerprint,
-            first=upcoming.first,
-            last=upcoming.last,
-            engine=self.engine,
+            **self._same(),
             parallelism=parallelism,
             rounds=gained.rounds,
             took=took,
             inputs=inputs,
             outputs=outputs | {name: gained.outputs.get(name, {}) for name in sorted(commits.anew)},
             tables=commits.live,
-            refresh=upcoming.refresh,
-            program_inputs=tuple(plan.inputs),
-            lower=self._stored(upcoming.times.lower),
-            upper=self._stored(upcoming.times.upper),
-            base=0 if upcoming.base is None else upcoming.base.run,
             definitions=definitions(plan),
             arrangements=tuple(
                 arrangement.fingerprint for arrangement in plan.arrangements if not arrangement.transient

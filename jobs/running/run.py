@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ddcore.base.errors import BrokenTest, DdError, ProgramError
+from ddcore.base.errors import BrokenTest, DdError
 from ddcore.io.ledger.intent import is_committed
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.logs.inputs import check_input
@@ -29,8 +29,7 @@ from ddcore.jobs.lineage import Lineage
 from ddcore.jobs.report import RunReport
 from ddcore.jobs.running import changes, instants
 from ddcore.jobs.running.commits import Commits
-from ddcore.jobs.running.next_run import Effect, NextRun
-from ddcore.jobs.running.options import Options
+from ddcore.jobs.running.next_run import Effect, NextRun, Options
 from ddcore.jobs.running.profiles import warnings
 from ddcore.jobs.running.records import Records
 from ddcore.jobs.running.versions import Version, ingests_of, rows_of, versions_of
@@ -166,20 +165,8 @@ def check_inputs(ledger: Ledger, project: Project, plan: Plan) -> None:
 
 
 def _check_names(warehouse: Warehouse, plan: Plan) -> None:
-    """Refuse, before anything is written, names that no table can have. UsageError, ProgramError."""
+    """Refuse, before anything is written, names that no table can have. UsageError."""
     for name, _, _ in layout.tables_of(plan):
         warehouse.table(name)
-    for output, schema in plan.outputs.items():
+    for output in plan.outputs:
         warehouse.output(output)
-        _check_columns([*schema, *plan.dims, "diff"])
-
-
-def _check_columns(names: Sequence[str]) -> None:
-    """Raise ProgramError for names that differ only by case: Delta treats them as equal."""
-    seen: dict[str, str] = {}
-    for name in names:
-        if seen.setdefault(name.lower(), name) != name:
-            raise ProgramError(
-                f"the columns {seen[name.lower()]!r} and {name!r} of one table differ only by upper and lower case",
-                "rename one of them with select(): Delta tables do not tell them apart",
-            )

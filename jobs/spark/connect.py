@@ -75,7 +75,7 @@ def connected(
 
     def interrupt() -> None:
         if session is not None:
-            _within(5.0, lambda: session.interruptTag(tag))
+            within(5.0, lambda: session.interruptTag(tag))
 
     with interruptible(interrupt), warnings.catch_warnings(), _explained(master):
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # an error follows it
@@ -200,11 +200,11 @@ def _stop(session: Any) -> None:
     session.client.set_retry_policies([])
     _shipped.discard(session.session_id)
     session.release_session_on_close = False  # done here, because stop() logs a warning if the server is lost
-    _within(_UNTIL_RELEASED, session.client.release_session)
+    within(_UNTIL_RELEASED, session.client.release_session)
     session.stop()
 
 
-def _within(seconds: float, call: Any) -> None:
+def within(seconds: float, call: Any) -> None:
     """Call something in another thread, whose errors do not matter; wait for it no longer than this."""
 
     def quietly() -> None:

@@ -24,6 +24,7 @@ from typing import Any, cast
 from ddcore.base.cache import cache_folder
 from ddcore.base.errors import DdError
 from ddcore.jobs.spark.java import find_java
+from ddcore.jobs.spark.settings import is_debugging
 from ddcore.text.redaction import is_secret, masked
 
 _KEPT_LOGS = 20
@@ -121,7 +122,7 @@ class Gateway:
                 _close(accumulators)
 
 
-def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch, debug: bool) -> Gateway:
+def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch) -> Gateway:
     """Start a JVM with ``conf``, register it with PySpark, and return it. About 1 s.
 
     ``environment`` sets variables that this process's environment lacks; ``scratch`` is removed when the JVM is
@@ -133,13 +134,13 @@ def launch(conf: Mapping[str, str], environment: Mapping[str, str], scratch: Scr
 
     for name, value in environment.items():
         os.environ.setdefault(name, value)
-    if not debug:
+    if not is_debugging():
         _silence()
     spark_conf = SparkConf(loadDefaults=False)
     for name, value in conf.items():
         if not is_secret(name):  # the settings are arguments of a command, which every user of the machine can list
             spark_conf.set(name, value)
-    log = None if debug else _new_log()
+    log = None if is_debugging() else _new_log()
     output = _Output(log)
     with output.open() as stream, _launches() as processes:
         try:

@@ -19,6 +19,7 @@ from pathlib import Path
 from ddcore.base.cache import OWN_FOLDER, cache_folder, distrust, make_private
 from ddcore.base.errors import StorageError
 from ddcore.jobs.spark.java import find_java
+from ddcore.jobs.spark.settings import is_debugging
 from ddcore.text.redaction import masked
 
 VERSION = "4.4.0"
@@ -62,7 +63,7 @@ def paths() -> list[str]:
     return [str(folder() / name) for name in JARS]
 
 
-def resolve(debug: bool = False) -> bool:
+def resolve() -> bool:
     """Download the jars into the cache: some 10 s. False, at once, if none is missing.
 
     Every file is moved into place whole, so an interrupted call leaves no half-written file and may be repeated.
@@ -76,7 +77,7 @@ def resolve(debug: bool = False) -> bool:
     except OSError as error:
         raise StorageError(f"Delta's jars cannot be kept: {error}", OWN_FOLDER) from None
     with tempfile.TemporaryDirectory(dir=folder().parent, prefix="ivy-") as ivy:
-        output = _run_ivy(Path(ivy), debug)
+        output = _run_ivy(Path(ivy))
         for name in missing():
             source = Path(ivy) / "jars" / name
             if not _is_whole(source):
@@ -88,7 +89,7 @@ def resolve(debug: bool = False) -> bool:
     return True
 
 
-def _run_ivy(ivy: Path, debug: bool) -> str:
+def _run_ivy(ivy: Path) -> str:
     """Let spark-submit resolve the jars into ``ivy`` and run an empty script; returns its output."""
     import pyspark  # only for its path
 
@@ -116,7 +117,7 @@ def _run_ivy(ivy: Path, debug: bool) -> str:
         check=False,
     )
     output = masked(process.stdout)  # the environment may hold settings of Spark
-    if debug:
+    if is_debugging():
         sys.stderr.write(output)
     return output
 

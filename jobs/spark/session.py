@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +23,7 @@ from ddcore.jobs.spark.failures import is_of_spark
 from ddcore.jobs.spark.gateway import Gateway, Scratch, interruptible, keeping_signals, launch, log4j_file, log_hint
 from ddcore.jobs.spark.installed import check_installed
 from ddcore.jobs.spark.java import java_path
-from ddcore.jobs.spark.settings import DELTA, defaults_file, is_local, is_this_machine, runtime, settings
+from ddcore.jobs.spark.settings import DELTA, defaults_file, is_debugging, is_local, is_this_machine, runtime, settings
 from ddcore.jobs.spark.shipping import package_zip
 from ddcore.text.redaction import PATTERN, keep_secret, masked
 
@@ -43,12 +42,7 @@ _UNTIL_DEAD = 2.0  # seconds from a lost connection until the JVM's end is known
 
 @contextlib.contextmanager
 def spark(
-    conf: Mapping[str, str],
-    master: str = "local[*]",
-    parallelism: int | None = None,
-    *,
-    bulk: bool = False,
-    debug: bool = False,
+    conf: Mapping[str, str], master: str = "local[*]", parallelism: int | None = None, *, bulk: bool = False
 ) -> Iterator[SparkSession]:
     """A session for the length of a ``with``. SIGINT and SIGTERM cancel its jobs and end its JVM at once.
 
@@ -60,7 +54,7 @@ def spark(
         with connect.connected(conf, master, parallelism, bulk=bulk) as session:
             yield session
         return
-    with _hold(lambda: spark_session(conf, master, parallelism, bulk=bulk, debug=debug)) as session:
+    with _hold(lambda: spark_session(conf, master, parallelism, bulk=bulk)) as session:
         yield session
 
 
@@ -97,18 +91,13 @@ def spark_context(
 
 
 def spark_session(
-    conf: Mapping[str, str],
-    master: str = "local[*]",
-    parallelism: int | None = None,
-    *,
-    bulk: bool = False,
-    debug: bool = False,
+    conf: Mapping[str, str], master: str = "local[*]", parallelism: int | None = None, *, bulk: bool = False
 ) -> SparkSession:
     """The session to work in; if there is none, one is started in about 2 s. End it with :func:`stop`.
 
     ``conf`` is the project's ``[spark] conf`` and wins over every setting of ours, as do ``spark-defaults.conf`` and
     ``PYSPARK_SUBMIT_ARGS``. ``parallelism`` is the number of workers (default: the cores); ``bulk`` sets it up for a
-    long run; ``debug``, or ``DDCORE_DEBUG``, shows Spark's output on stderr.
+    long run. ``DDCORE_DEBUG`` shows Spark's output on stderr.
 
     Raises UsageError without PySpark, StorageError without Java or the jars, DdError where Spark does not start.
     """
@@ -116,7 +105,7 @@ def spark_session(
         return _callers_session(conf, parallelism, bulk=bulk)
     from pyspark.sql import SparkSession
 
-    return _launch(SparkSession.builder.getOrCreate, conf, master, parallelism, bulk=bulk, debug=debug)
+    return _launch(SparkSession.builder.getOrCreate, conf, master, parallelism, bulk=bulk)
 
 
 def _context(conf: Mapping[str, str], master: str, parallelism: int | None) -> SparkContext:
@@ -142,19 +131,12 @@ def stop(spark: SparkSession | SparkContext | None, patience: float = 10.0) -> N
 
 def cancel(spark: SparkSession | SparkContext) -> None:
     """Cancel all jobs of a session's context; they fail in the threads that wait. Callable from any thread."""
-    helper = threading.Thread(target=_context_of(spark).cancelAllJobs, daemon=True)
-    helper.start()
-    helper.join(5.0)
+    connect.within(5.0, _context_of(spark).cancelAllJobs)
 
 
 def log_file() -> Path | None:
     """The file of the running JVM's output; None if it is shown, or the JVM is not ours."""
     return _own.log if _own is not None else None
-
-
-def is_debugging() -> bool:
-    """Whether Spark's output is shown: ``DDCORE_DEBUG`` is set. The command line's ``--debug`` sets it."""
-    return os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
 
 
 @contextlib.contextmanager
@@ -204,19 +186,12 @@ def _context_of(spark: SparkSession | SparkContext | None) -> Any:
 
 
 def _launch(
-    start: Callable[[], Spark],
-    conf: Mapping[str, str],
-    master: str,
-    parallelism: int | None,
-    *,
-    bulk: bool = False,
-    debug: bool = False,
+    start: Callable[[], Spark], conf: Mapping[str, str], master: str, parallelism: int | None, *, bulk: bool = False
 ) -> Spark:
     """The session or context that ``start`` creates, in a JVM of our own."""
     global _own  # noqa: PLW0603
     import pyspark
 
-    debug = debug or is_debugging()
     spark_home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
     defaults = defaults_file(os.environ, spark_home)
     keep_secret(defaults)
@@ -236,14 +211,14 @@ def _launch(
         parallelism=parallelism,
         bulk=bulk,
     )
-    if debug:
+    if is_debugging():
         spark_conf["spark.driver.extraJavaOptions"] += " -Dddcore.log=warn"
     environment = {"PYSPARK_PYTHON": spark_conf.get("spark.pyspark.python", sys.executable)}
     if is_this_machine(master):
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with keeping_signals(), _without_remote():
         try:
-            _own = launch(spark_conf, environment, folders, debug)
+            _own = launch(spark_conf, environment, folders)
         except BaseException:
             folders.remove()
             raise

@@ -53,6 +53,11 @@ _UTC = "-Duser.timezone=UTC"
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
+def is_debugging() -> bool:
+    """Whether Spark's output is shown: ``DDCORE_DEBUG`` is set. The command line's ``--debug`` sets it."""
+    return os.environ.get("DDCORE_DEBUG", "0") not in ("", "0")
+
+
 def is_local(master: str) -> bool:
     """Whether ``master`` runs everything in the driver's own JVM."""
     return master == "local" or master.startswith("local[")

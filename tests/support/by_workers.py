@@ -18,6 +18,7 @@ from warehouses import logs_of, project_of
 
 from ddcore.base.tuning import Tuning
 from ddcore.jobs import replay
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 from ddcore.planning import planner
 
 WORKERS = (1, 2, 3, 5)
@@ -30,9 +31,10 @@ def by_workers(program: Any, **frames: pl.DataFrame) -> Logs:
     drawn = Case(0, "from by_workers import folded\n\nprogram = folded[-1]\n", program, dict(frames))
     logs = dict[int, Logs]()
     for number in WORKERS:
-        tuning = Tuning(message_rows=1 + number % 3, divided_rows=1 + number % 4, heavy_load=0)
+        tuning = Tuning(message_rows=1 + number % 3, divided_rows=1 + number % 4, heavy_load=0, owner_rows=number)
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             sparkless.install(patch, seed=number)
+            patch.setenv(WORKER_ROWS, str(number % 2))  # 1: what few rows reach has few owners
             patch.setattr(planner, "build", partial(_signed, planner.build))
             folded.append(program)
             project = project_of(Path(folder) / "p", drawn, tuning=tuning)

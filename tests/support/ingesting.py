@@ -12,7 +12,6 @@ from places import local
 from ddcore.base.schema import parse_schema
 from ddcore.io.delta.deltalog import named_files
 from ddcore.io.delta.writer import Writer
-from ddcore.io.ledger.labels import Labels
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import IngestRecord, RunRecord
 from ddcore.io.logs.changelog import ChangeLog
@@ -64,11 +63,11 @@ class Desk:
             frame.write_parquet(path)
         return str(path)
 
-    def ingest(self, *sources: str, engine: str = "", labels: Labels = (), **settings: Any) -> IngestReport:
+    def ingest(self, *sources: str, engine: str = "", **settings: Any) -> IngestReport:
         """Ingest with these settings; a listener is none of them."""
         listener, engine = settings.pop("listener", None), engine or self.engine
         how = settings_of(**settings)
-        return ingest(self.project, "edges", list(sources), how, engine=engine, labels=labels, listener=listener)
+        return ingest(self.project, "edges", list(sources), how, engine=engine, listener=listener)
 
     @property
     def ledger(self) -> Ledger:

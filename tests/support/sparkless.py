@@ -67,9 +67,12 @@ def _end() -> None:
 
 
 def watch() -> None:
-    """Check at every step of a worker that the keys of all updates which are queued there are its own."""
+    """Check at every step of a worker that the keys of all updates which are queued there are its own, and that it
+    divides and sends no more at once than it may.
+    """
     from ddcore.data.encoding import key_codes
     from ddcore.engine.worker import Worker
+    from ddcore.jobs.engines import messages, workers
     from ddcore.jobs.engines.workers import Member
 
     step, superstep = Worker.step, Member._superstep
@@ -98,7 +101,32 @@ def watch() -> None:
                 assert set(owners.tolist()) <= {member[0].number}, arrangement
         step(self)
 
+    divide, queue, encode, kept = Member._divided, Member._queue, messages.encoded, list[int]()
+
+    def queued(self: Any, message: Any) -> None:
+        kept.append(len(message))
+        queue(self, message)
+
+    def bounded(self: Any) -> dict[int, list[Any]]:
+        kept.clear()
+        member[:] = [self]
+        outgoing = divide(self)
+        rows = sum(kept) + sum(len(message) for messages in outgoing.values() for message in messages)
+        limited, shares = self.budget.memory.is_limited, self.shared.division.shares
+        if limited or not shares:  # else the copies of heavy keys' rows do not count
+            room = min(self.budget.tuning.divided_rows, self.budget.memory.rows)
+            assert rows < room + self.shared.parallelism, f"{rows} updates with their copies, where {room} may be"
+        return outgoing
+
+    def parted(some: Any) -> Any:
+        sizes = [len(message) for message in some]
+        assert max(sizes, default=0) <= member[0]._most, f"parts of {sizes} updates"
+        return encode(some)
+
     patch = pytest.MonkeyPatch()
+    patch.setattr(Member, "_divided", bounded)
+    patch.setattr(Member, "_queue", queued)
+    patch.setattr(workers, "encoded", parted)
     patch.setattr(Member, "_superstep", noted)
     patch.setattr(Worker, "step", checked)
 
@@ -236,10 +264,12 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0, en
 
 
 def tuning_of(seed: int) -> Tuning:
-    """A tuning for the project of a seed: files are looked into; updates of a window are packed, and only those that a
-    stored batch has partners of are joined.
+    """A tuning for the project of a seed: files are looked into; updates that wait are compressed, those of a window
+    are packed, and only those that a stored batch has partners of are joined.
     """
     tuning = Tuning(small_file_rows=0) if seed % 3 else DEFAULT
+    if seed % 7 < 3:
+        tuning = replace(tuning, waiting_rows=1, waiting_rows_limited=1)
     if seed % 5 < 3:  # keys of joins are divided, however few rows they have
         tuning = replace(tuning, heavy_load=0)
     return replace(tuning, packed_rows=1, packing_rows=1, partner_ratio=0) if seed % 2 else tuning

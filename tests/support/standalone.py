@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 300  # seconds for a JVM to start: with a load of thirty it takes more than one minute
+
 
 class Standalone:
     """For the length of a ``with``; ``master`` is the URL. Their output is in the folder."""
@@ -84,13 +86,13 @@ class Standalone:
             return dict(json.loads(answer.read()))
 
     def _wait(self, holds: Any) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE
         while True:
             with suppress(OSError):
                 if holds():
                     return
             assert all(process.poll() is None for process in self.processes), self.folder
-            assert time.monotonic() < end, f"no cluster within 60 s: see {self.folder}"
+            assert time.monotonic() < end, f"no cluster within {PATIENCE} s: see {self.folder}"
             time.sleep(0.2)
 
 
