@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ddcore.base.lazy import polars as pl
 from ddcore.base.lazy import pyarrow as pa
 from ddcore.base.schema import WORD_DIGITS
 
@@ -49,14 +48,9 @@ def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
     if len(column) <= few and not pa.types.is_floating(column.type):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
-<<<<<<< HEAD
-    from ddcore.data.arrow import series_of
+    from ddcore.data.arrow import series_of  # imports Polars
 
     series = series_of(column)
-=======
-    series = pl.from_arrow(column)
-    assert isinstance(series, pl.Series)
->>>>>>> main
     if series.dtype.is_float() and series.is_nan().any():
         return None
     return series.min(), series.max()
