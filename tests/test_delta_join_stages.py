@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 import sparkless
 from programs import HEADER, Case
+from random_relations import case_of, random_relations
 from seeds import nightly
 from test_exchange import expected_of
 from test_heavy_keys import check_through_workers, unevenness
@@ -68,28 +68,10 @@ def reached(kept, some, others):
 
 def drawn(seed: int, name: str, dims: int = 1) -> Case:
     """A program over random histories, with several equal rows and nulls."""
-    dice, frames = random.Random(f"{name}, {seed}"), {}
-    times = {1: ("version",), 2: ("day", "revision")}[dims]
-    for relation in "rst":
-        present, updates = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-        for version in range(4):
-            time = (version,) if dims == 1 else (version // 2, version % 2)
-            for _ in range(dice.randrange(4, 16)):
-                if present and dice.random() < 0.3 and dims == 1:
-                    row, diff = present.pop(dice.randrange(len(present))), -1
-                else:
-                    ends = [None if dice.random() < 0.05 else dice.randrange(5) for _ in range(2)]
-                    row, diff = (*ends, dice.choice(["x", "x", "y", None])), 1
-                    present.append(row)
-                updates.append((*row, *time, diff))
-        schema = {"a": pl.Int64, "b": pl.Int64, "s": pl.String, **dict.fromkeys((*times, "diff"), pl.Int64)}
-        rows = pl.DataFrame(updates, schema, orient="row")
-        frames[relation] = rows.group_by(*rows.columns[:-1], maintain_order=True).agg(pl.col("diff").sum())
+    dice = random.Random(f"{name}, {seed}")
+    frames = random_relations(dice, dict.fromkeys("rst", "abs"), dims=dims, rows=range(4, 16), values=5, nulls=0.05)
     body = f"\n\ndef program(r, s, t):\n    {PROGRAMS[name]}\n    return {{'out': out}}\n"
-    source = f"{HEADER}from ddcore import algorithms\n{PARTS}{body}"
-    scope: dict[str, Any] = {}
-    exec(source, scope)
-    return Case(seed, source, scope["program"], frames)
+    return case_of(seed, f"{HEADER}from ddcore import algorithms\n{PARTS}{body}", frames)
 
 
 QUICK = ["triangles", "three"]
@@ -124,11 +106,9 @@ def test_a_changed_program_is_rebuilt_by_several(
     dice, case = random.Random(seed), drawn(seed, name)
     before = dice.choice([name, dice.choice([*PROGRAMS])])  # some arrangements of it are those of the other
     first = replace(case, source=case.source.replace(PROGRAMS[name], PROGRAMS[before]))
-    later = replace(case, source=case.source.replace("{'out': out}", "{'new': out.concat(out)}"))
-    scope: dict[str, Any] = {}
-    exec(later.source, scope)
+    later = case_of(seed, case.source.replace("{'out': out}", "{'new': out.concat(out)}"), case.frames)
     project = project_of(tmp_path / "p", first, tuning=replace(sparkless.tuning_of(seed), message_rows=1 + seed % 3))
-    check_through_workers(first, project, dice, seed, monkeypatch, later=replace(later, program=scope["program"]))
+    check_through_workers(first, project, dice, seed, monkeypatch, later=later)
 
 
 @pytest.mark.sample(1)

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 import sparkless
 from programs import HEADER, Case
+from random_relations import case_of, random_relations
 from seeds import nightly
 from test_exchange import expected_of
 from test_heavy_keys import check_through_workers, unevenness
@@ -73,31 +74,14 @@ def grown(w, rows):
 
 def drawn(seed: int, name: str, dims: int = 1) -> Case:
     """A program over random histories, with nulls, equal rows and intervals that hold nothing."""
-    dice, frames = random.Random(f"{name}, {seed}"), {}
-    times = {1: ("version",), 2: ("day", "revision")}[dims]
-    for relation, columns in (("rows", ("n", "m", "s")), ("ends", ("a", "b", "s"))):
-        present, updates = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-        for version in range(4):
-            time = (version,) if dims == 1 else (version // 2, version % 2)
-            for _ in range(dice.randrange(2, 12)):
-                if present and dice.random() < 0.3 and dims == 1:
-                    row, diff = present.pop(dice.randrange(len(present))), -1
-                else:
-                    ends = [None if dice.random() < 0.1 else dice.randrange(12) for _ in range(2)]
-                    row, diff = (*ends, dice.choice(["x", "x", "y", None])), 1
-                    present.append(row)
-                updates.append((*row, *time, diff))
-        schema = dict(zip(columns, (pl.Int64, pl.Int64, pl.String), strict=True))
-        found = pl.DataFrame(updates, schema | dict.fromkeys((*times, "diff"), pl.Int64), orient="row")
-        frames[relation] = found.group_by(*found.columns[:-1], maintain_order=True).agg(pl.col("diff").sum())
-    return case_of(seed, PROGRAMS[name], frames)
+    columns, dice = {"rows": "nms", "ends": "abs"}, random.Random(f"{name}, {seed}")
+    frames = random_relations(dice, columns, dims=dims, rows=range(2, 12), values=12, nulls=0.1)
+    return case_over(seed, PROGRAMS[name], frames)
 
 
-def case_of(seed: int, text: str, frames: dict[str, pl.DataFrame], output: str = "out") -> Case:
-    source = f"{HEADER}{PARTS}\n\ndef program(rows, ends):\n    {text}\n    return {{{output!r}: out}}\n"
-    scope: dict[str, Any] = {}
-    exec(source, scope)
-    return Case(seed, source, scope["program"], frames)
+def case_over(seed: int, text: str, frames: dict[str, pl.DataFrame], output: str = "out") -> Case:
+    body = f"\n\ndef program(rows, ends):\n    {text}\n    return {{{output!r}: out}}\n"
+    return case_of(seed, f"{HEADER}{PARTS}{body}", frames)
 
 
 CASES = [(seed, name) for seed in range(8) for name in PROGRAMS]
@@ -117,7 +101,7 @@ def test_intervals_through_any_number_of_workers(
     if seed % 4 == 3:
         project = replace(project, memory=1 << 20)
     other = PROGRAMS[dice.choice([name, dice.choice([*PROGRAMS])])]
-    later = case_of(seed, f"{other}\n    out = out.concat(out)", case.frames, "new") if seed % 2 else None
+    later = case_over(seed, f"{other}\n    out = out.concat(out)", case.frames, "new") if seed % 2 else None
     check_through_workers(case, project, dice, seed, monkeypatch, unrest=(seed % 3) / 4, later=later)
 
 
@@ -193,7 +177,7 @@ def test_the_work_is_even(text: str, share: float, tmp_path: Path, monkeypatch: 
     ends = pl.DataFrame({"a": rng.permutation(values)[:3_000]}).select("a", b=pl.col("a") + 40)
     frames = {name: some.with_columns(version=pl.lit(0), diff=pl.lit(1)).cast(pl.Int64)
               for name, some in (("rows", rows), ("ends", ends.unique(maintain_order=True)))}  # fmt: skip
-    case = case_of(0, f"out = {text}", frames)
+    case = case_over(0, f"out = {text}", frames)
     stage = sparkless.install(monkeypatch)
     replay.run(project_of(tmp_path / "p", case, tuning=Tuning(heavy_load=1_000)), engine="spark", parallelism=5)
     assert unevenness(stage.reports) < 1.25

@@ -27,7 +27,7 @@ from ddcore.base.tuning import DEFAULT
 from ddcore.io.project.project import Project
 from ddcore.io.project.times import time_of
 from ddcore.jobs import compact, replay
-from ddcore.jobs.engines import exchange, messages
+from ddcore.jobs.engines import exchange
 from ddcore.jobs.engines.heavy_keys import divisible
 from ddcore.jobs.engines.routes import routing_of
 from ddcore.planning.planner import build
@@ -104,7 +104,6 @@ def check_through_workers(
     ``unrest``: how often one of them is killed; ``later``: what the program is from the third run on.
     """
     sparkless.install(monkeypatch, seed=seed, unrest=unrest)
-    monkeypatch.setattr(messages, "_PART", 1)  # those that were compressed go together only where they are few
     numbers = [dice.choice(WORKERS) for _ in range(4)]
     print(f"seed {seed}, workers {numbers}")
     for version, workers in enumerate(numbers):

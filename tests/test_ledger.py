@@ -31,7 +31,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import FailureRecord, IngestRecord, IntentRecord, Record, RunRecord, Source, UndoRecord
 from ddcore.io.ledger.version_names import VersionNames
 from ddcore.io.project.times import Time, time_of
-from ddcore.io.reading.opened import History, _Entries
+from ddcore.io.reading.opened import History
 from ddcore.io.storage.warehouse import Warehouse
 
 
@@ -637,7 +637,7 @@ def test_the_history_of_a_project_reads_as_far_as_it_is_looked_at(taken: str) ->
             yield {"kind": "undo", "ingest": number, "at": at, "first": time_of(0), "last": time_of(0),
                    "input": "edges", "inputs": inputs, "restates": ()}  # fmt: skip
 
-    history = History(_Entries(newest_first()), VersionNames(("version",)))
+    history = History(newest_first(), VersionNames(("version",)))
     if taken == "first":
         assert (history[0]["ingest"], history[1]["ingest"], len(read)) == (100, 99, 2)
     elif taken == "slice":

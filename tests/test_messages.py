@@ -19,7 +19,6 @@ import pytest
 from ddcore.base.schema import Schema, parse_schema
 from ddcore.data import encoding
 from ddcore.engine.queues import waiting
-from ddcore.jobs.engines import messages
 from ddcore.jobs.engines.division import Division
 from ddcore.jobs.engines.messages import Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import PeerLost
@@ -209,23 +208,21 @@ def test_each_update_goes_to_the_owner_of_its_key(
         assert next(iter(parts.values())) is message
 
 
-@pytest.mark.parametrize("workers", [1, 2, 7])
-def test_compressed_updates_go_together_where_they_are_few_for_the_workers(workers: int) -> None:
-    part = messages._PART
-    arrangement = arranged(parse_schema({"x": "int64"}), ("x",))
-    sizes = [part // 10, part * 3, part - 9, part * 2, 1, part * 7, part * 2, part // 5]
+@pytest.mark.parametrize(("enough", "number"), [(100, 6), (200, 4), (700, 3)])
+def test_compressed_updates_go_together_where_they_are_few(enough: int, number: int) -> None:
+    arrangement, sizes = arranged(parse_schema({"x": "int64"}), ("x",)), [10, 300, 90, 150, 1, 700, 250, 20]
     deliveries, sent = list[Delivery](), dict[tuple[int, ...], list[int]]()
-    for number, rows in enumerate(sizes):
-        words, rounds = np.arange(rows, dtype=np.int64) + number * 100_000, (number % 2,)
+    for position, rows in enumerate(sizes):
+        words, rounds = np.arange(rows, dtype=np.int64) + position * 1_000, (position % 2,)
         deliveries.append(Delivery(arrangement, rounds, arrangement.queued(updates([words], rows)).compress()))
         sent.setdefault(rounds, []).extend(words.tolist())
-    together = [*grouped(deliveries, workers)]
+    together = [*grouped(deliveries, enough)]
     for of, expected in sent.items():
         some = [message for message in together if message.rounds == of]
         assert [word for message in some for word in columns(arrangement, message)[0]] == expected
-        assert all(len(message) >= part * workers for message in some[:-1])
+        assert all(len(message) >= enough for message in some[:-1])
     assert all(isinstance(message.updates, Compressed) for message in together)
-    assert len(together) == {1: 6, 2: 4, 7: 3}[workers]
+    assert len(together) == number
 
 
 @pytest.mark.parametrize("harm", [{"columns": [[0, 9, 1]] * 4}, {"rows": 7}, {"sizes": [3, 3]}, {"to": 5}, {"at": 3}])

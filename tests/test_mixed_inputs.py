@@ -12,9 +12,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from bases import OTHER_PROGRAM
 from test_follower import PATIENCE, following, wait_for
 from test_readers import HEAD, PLACES, READER, Lives, Row, check_law, reader_of, refused
-from workshop import OTHER_PROGRAM, Workshop, assert_same, contents
+from workshop import Workshop, assert_same, contents
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.storage import readers

@@ -19,10 +19,11 @@ from pathlib import Path
 import pages
 import polars as pl
 import pytest
+from bases import OTHER_PROGRAM, SOURCES, TIMES_PROGRAM
 from stores import store_shop
 from test_follower import PATIENCE, following, wait_for
 from trams import Command
-from workshop import OTHER_PROGRAM, SOURCES, TIMES_PROGRAM, Workshop, assert_same, contents
+from workshop import Workshop, assert_same, contents
 
 from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.project.finding import find_project

@@ -53,7 +53,7 @@ def test_navigation_has_every_page_once() -> None:
     assert sorted(pages) == sorted(f"docs/{page.stem}" for page in DOCS.glob("*.md") if page.stem != "README")
 
 
-@pytest.mark.slow
+@pytest.mark.long  # test_docs has the links of all pages
 def test_site_is_whole_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     done = build(TOP, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

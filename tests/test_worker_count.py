@@ -93,9 +93,13 @@ def test_the_rows_for_a_worker_are_a_setting_of_the_environment(monkeypatch: pyt
 def test_rows_that_took_long_are_worth_more_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     tuning = replace(TUNING, worker_rows=100, worker_seconds=1.0, owner_rows=50)
     monkeypatch.delenv(WORKER_ROWS)
-    assert WorkerCount(200, 0, [], tuning).owner_rows() == 50
-    for of, seconds, rows in ((200, 2.0, 50), (200, 8.0, 12), (1, 8.0, 50)):  # the last one is not like this one
-        assert WorkerCount(200, 0, [load(3, 1, of, seconds)], tuning).owner_rows() == rows
+    for loads, rows in (
+        ([], 50),
+        ([load(3, 1, 200, 2.0)], 50),
+        ([load(3, 1, 200, 8.0)], 12),
+        ([load(3, 1, 1, 8.0)], 50),
+    ):
+        assert WorkerCount(200, 0, loads, tuning).owner_rows() == rows
     assert WorkerCount(0, 0, [load(3, 1, 0, 1e9)], tuning).owner_rows() == 1
     monkeypatch.setenv(WORKER_ROWS, "0")
     assert WorkerCount(200, 0, [], tuning).owner_rows() == 0

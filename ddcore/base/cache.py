@@ -106,6 +106,19 @@ def make_private(folder: Path) -> None:
         raise PermissionError(reason)
 
 
+def write_private(file: Path, content: bytes) -> None:
+    """Write a file of the cache, whole or not at all, into a folder that is made private. Raises OSError."""
+    make_private(file.parent)
+    number, name = tempfile.mkstemp(dir=file.parent)
+    try:
+        with open(number, "wb") as fresh:
+            fresh.write(content)
+        os.replace(name, file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
 # --- what is not used any more ----------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,6 @@ import hashlib
 import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,10 @@ from ddcore.base.cache import (
     kernel_folder,
     kernel_names,
     level_digest,
-    make_private,
     note_use,
     processor_digest,
     shipped_folder,
+    write_private,
 )
 from ddcore.compiling import compilation
 from ddcore.compiling.native import Code
@@ -70,10 +69,7 @@ def store(name: str, code: Code) -> None:
     file, payload = kernel_folder() / f"{name}.{processor()}", code.packed()
     content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
     try:
-        make_private(file.parent)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as fresh:
-            fresh.write(content)
-        os.replace(fresh.name, file)
+        write_private(file, content)
     except OSError as error:
         _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
 

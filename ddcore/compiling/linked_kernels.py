@@ -12,7 +12,6 @@ import functools
 import hashlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -24,8 +23,8 @@ from ddcore.base.cache import (
     distrust,
     kernel_folder,
     kernel_names,
-    make_private,
     note_use,
+    write_private,
 )
 from ddcore.compiling import kernel_cache, native
 from ddcore.compiling.linking import Image, UnlinkableError, link
@@ -120,8 +119,5 @@ def _link(file: Path) -> Image | None:
         return None
     packed = image.packed()
     with contextlib.suppress(OSError):
-        make_private(file.parent)
-        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as fresh:
-            fresh.write(hashlib.blake2b(packed, digest_size=_DIGEST).digest() + packed)
-        os.replace(fresh.name, file)
+        write_private(file, hashlib.blake2b(packed, digest_size=_DIGEST).digest() + packed)
     return image

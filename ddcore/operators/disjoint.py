@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
-from ddcore.operators.nearby import rows_between, spans_of
+from ddcore.operators.nearby import distinct_rows, firsts, rows_between, rows_within, spans_of
 from ddcore.traces.budget import Budget
 from ddcore.traces.sorted_batch import ColumnBatch, SortedBatch
 from ddcore.traces.trace import Keys
@@ -36,10 +36,7 @@ class Probes:
         one. ``back``: an interval holds its beginning.
         """
         columns = [new.codes] if key_words is None else [new.codes, *new.words[: key_words + 1]]
-        heads = np.concatenate(
-            [np.ones(1, bool), np.logical_or.reduce([column[1:] != column[:-1] for column in columns])]
-        )
-        positions = np.flatnonzero(heads)
+        positions = np.flatnonzero(firsts(columns))
         codes = np.zeros(len(positions), np.int64) if key_words is None else new.codes[positions]
         words = np.ascontiguousarray(np.take(np.stack([*new.words[:key_words]]), positions, axis=1)
                                      if key_words else np.empty((0, len(positions)), np.int64))  # fmt: skip
@@ -63,16 +60,17 @@ def holding(
         return None
     ends = [batch.between(lo, hi, word, probes.limits, probes.limits)[0]
             for batch, (lo, hi) in zip(batches, spans, strict=True)]  # fmt: skip
-    starts = [lo.copy() for lo, _ in spans]
-    left, width = np.flatnonzero(sizes >= large), budget.tuning.near_intervals
-    while len(left):
-        low = _lows(batches, spans, ends, left, word=word, width=width)
+    starts, around = [lo.copy() for lo, _ in spans], np.stack([probes.limits + 1, probes.limits])
+    some, width = sizes >= large, budget.tuning.near_intervals
+    while some.any():
+        left = np.flatnonzero(some)
+        low = rows_within(batches, spans, some, word=word, around=around, width=width).low[left]
         for batch, (lo, _), start, end in zip(batches, spans, starts, ends, strict=True):
             after = np.where(low > NULL, low - 1, NULL)
             start[left] = batch.between(lo[left], end[left], word, after, probes.limits[left])[0]
         steady = _has_steady(batches, [(s[left], e[left]) for s, e in zip(starts, ends, strict=True)],
                              probes.since[left], is_some)  # fmt: skip
-        left = left[~steady & (low > NULL)]
+        some[left] = ~steady & (low > NULL)
         width *= 8
     pairs = zip(batches, starts, ends, strict=True)
     return [batch.take(np.unique(rows_between(start, end)[0])) for batch, start, end in pairs]
@@ -80,24 +78,7 @@ def holding(
 
 def _keys_rows(probes: Probes, sizes: np.ndarray) -> int:
     """How many rows the keys have, each counted once."""
-    columns = [probes.keys.codes, *probes.keys.words]
-    heads = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    return int(sizes[0] + sizes[1:][heads].sum())
-
-
-def _lows(
-    batches: Sequence[SortedBatch], spans: Sequence[tuple[np.ndarray, np.ndarray]], ends: Sequence[np.ndarray],
-    left: np.ndarray, *, word: int, width: int,
-) -> np.ndarray:  # fmt: skip
-    """The beginnings from which on each batch has at most ``width`` rows before a value; NULL: from its first row on"""
-    low = np.full(len(left), NULL)
-    for batch, (lo, _), end in zip(batches, spans, ends, strict=True):
-        position = end[left] - width
-        inside = np.flatnonzero(position > lo[left])
-        if len(inside):
-            rows, back = np.unique(position[inside] - 1, return_inverse=True)
-            low[inside] = np.maximum(low[inside], batch.take(rows).words[word][back] + 1)
-    return low
+    return int(sizes[firsts([probes.keys.codes, *probes.keys.words])].sum())
 
 
 def _has_steady(
@@ -115,11 +96,6 @@ def _has_steady(
             columns.append(np.stack(parts)[:, kept])
     steady = np.zeros(len(since), np.bool_)
     all_of_them = np.concatenate(columns, axis=1) if columns else np.zeros((3, 0), np.int64)
-    if all_of_them.shape[1] == 0:
-        return steady
-    all_of_them = all_of_them[:, np.lexsort(all_of_them[-3::-1])]
-    which, words, times, diffs = all_of_them[0], all_of_them[:-2], all_of_them[-2], all_of_them[-1]
-    heads = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-    stays = (np.maximum.reduceat(times, heads) <= since[which[heads]]) & (np.add.reduceat(diffs, heads) > 0)
-    steady[which[heads[stays]]] = True
+    rows, latest, counts = distinct_rows(all_of_them[:-2], all_of_them[-2], all_of_them[-1])
+    steady[rows[0, (latest <= since[rows[0]]) & (counts > 0)]] = True
     return steady

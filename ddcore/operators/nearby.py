@@ -112,6 +112,13 @@ def searchable(
     return some
 
 
+def firsts(columns: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Which rows differ from the row before them in one of the columns, the first row included: bool[n]."""
+    result = np.ones(len(columns[0]), np.bool_)
+    result[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return result
+
+
 def found_near(
     batches: Sequence[SortedBatch], keys: Keys, values: int, *, reach: Reach, around: np.ndarray, since: np.ndarray,
     budget: Budget,
@@ -138,7 +145,7 @@ def rows_within(
     width: Any,
 ) -> Near:  # fmt: skip
     """The values between which each batch has at most ``width`` rows on either side of the changes: one number, or
-    int64[keys].
+    int64[keys]. Of keys that are not among ``some`` all values.
     """
     near = Near(some, np.full(len(some), NULL), np.full(len(some), MOST))
     which = np.flatnonzero(some)
@@ -146,8 +153,8 @@ def rows_within(
     for batch, spans in zip(batches, everything, strict=True):
         lo, hi = (span[which] for span in spans)
         first, last = batch.between(lo, hi, word, around[0, which] - 1, around[1, which])
-        for side, position in ((0, first - width), (1, last + width)):
-            inside = np.flatnonzero((position > lo) & (position < hi) & (hi > lo))
+        for side, position in ((0, first - width - 1), (1, last + width)):
+            inside = np.flatnonzero((position >= lo) & (position < hi))
             if len(inside) == 0:
                 continue
             rows, back = np.unique(position[inside], return_inverse=True)
@@ -201,15 +208,16 @@ def _bound(values: np.ndarray, reach: Reach, end: int, nearest: int) -> int | No
 
 def _steady(words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int) -> np.ndarray:
     """The first words, ascending, of rows that are there at ``since`` and do not change after it."""
+    rows, latest, counts = distinct_rows(words, times, diffs)
+    result: np.ndarray = rows[0, (latest <= since) & (counts > 0)]
+    return result
+
+
+def distinct_rows(words: np.ndarray, times: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct rows of some updates, sorted by their words (columns, n); of each the last time at which it changes,
+    and how often it is there then.
+    """
     order = np.lexsort(words[::-1])
     words, times, diffs = words[:, order], times[order], diffs[order]
-    heads = (
-        np.flatnonzero(np.concatenate([np.ones(1, np.bool_), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-        if len(order)
-        else order
-    )
-    if len(heads) == 0:
-        return heads
-    steady = (np.maximum.reduceat(times, heads) <= since) & (np.add.reduceat(diffs, heads) > 0)
-    result: np.ndarray = words[0, heads[steady]]
-    return result
+    heads = np.flatnonzero(firsts(words))
+    return words[:, heads], np.maximum.reduceat(times, heads), np.add.reduceat(diffs, heads)

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
-from ddcore.operators.nearby import MOST, Near, gathered_between, searchable, spans_of
+from ddcore.operators.nearby import (
+    MOST,
+    Near,
+    distinct_rows,
+    firsts,
+    gathered_between,
+    rows_within,
+    searchable,
+    spans_of,
+)
 from ddcore.operators.running import is_unknown
 from ddcore.traces.budget import Budget
 from ddcore.traces.consolidation import arrange
@@ -164,25 +173,11 @@ def _beside(
     """The values below ``nearest``, or with ``down`` those above it, of which each batch has at most ``width`` rows; of
     other keys none.
     """
-    low, high = np.full(len(nearest), MOST), np.full(len(nearest), MOST)
-    if down:
-        low[left] = nearest[left] + 1
-    else:
-        low[left], high[left] = NULL, nearest[left] - 1
-    for batch, spans in zip(batches, everything, strict=True):
-        lo, hi = (span[left] for span in spans)
-        first = batch.between(lo, hi, word, nearest[left] - 1, nearest[left])
-        position = first[1] + width if down else first[0] - width - 1
-        inside = np.flatnonzero((position < hi) if down else (position >= lo))
-        if len(inside) == 0:
-            continue
-        rows, back = np.unique(position[inside], return_inverse=True)
-        values, at = batch.take(rows).words[word][back], left[inside]
-        if down:
-            high[at] = np.minimum(high[at], values - 1)
-        else:
-            low[at] = np.maximum(low[at], values + 1)
-    return Near(np.ones(len(nearest), np.bool_), low, high)
+    some = np.zeros(len(nearest), np.bool_)
+    some[left] = True
+    near = rows_within(batches, everything, some, word=word, around=np.stack([nearest, nearest]), width=width)
+    low, high = (nearest + 1, near.high) if down else (near.low, nearest - 1)
+    return Near(np.ones(len(nearest), np.bool_), np.where(some, low, MOST), np.where(some, high, MOST))
 
 
 def _values(
@@ -212,19 +207,14 @@ class _Values:
     @classmethod
     def of(cls, words: np.ndarray, times: np.ndarray, diffs: np.ndarray, since: int, *, down: bool) -> _Values:
         """Of updates on one side of the changes: below them, with ``down`` above them."""
-        order, step = np.lexsort(words[::-1]), 1 if down else -1
-        words, times, diffs = words[:, order], times[order], diffs[order]
-        if len(order) == 0:
-            return cls(order, order > 0, order, step)
-        rows = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-        counts, latest, values = np.add.reduceat(diffs, rows), np.maximum.reduceat(times, rows), words[0, rows]
-        groups = np.flatnonzero(np.concatenate([np.ones(1, bool), values[1:] != values[:-1]]))
+        (rows, latest, counts), step = distinct_rows(words, times, diffs), 1 if down else -1
+        groups = np.flatnonzero(firsts(rows[:1]))
         stays = (latest <= since) & (counts > 0)
         is_quiet = np.maximum.reduceat(latest, groups) <= since
         is_single = (np.maximum.reduceat(counts, groups) == 1) & (np.minimum.reduceat(counts, groups) >= 0)
         steady = np.add.reduceat(stays.astype(np.int64), groups)
         fits = is_quiet & is_single & (steady > 0)
-        return cls(values[groups][::step], fits[::step], steady[::step], step)
+        return cls(rows[0, groups][::step], fits[::step], steady[::step], step)
 
     def anchor(self, reach: int) -> tuple[int, int] | None:
         """The value at which evaluation can begin, and that from which on results may change; None where there is none
@@ -267,18 +257,11 @@ def _results(
     """The results so far at the values ``anchor`` of the keys ``some``."""
     nothing = np.full(len(some), MOST)
     at = Near(np.ones(len(some), np.bool_), np.where(some, anchor, nothing), np.where(some, anchor, nothing))
-    rows = gathered_between(sources.results, keys, sources.result_columns, at, budget)
+    rows = added_up(gathered_between(sources.results, keys, sources.result_columns, at, budget), since, budget)
     results = {}
-    for k in np.flatnonzero(some):
+    for k in np.flatnonzero(some).tolist():
         span = slice(int(rows.offsets[k]), int(rows.offsets[k + 1]))
-        words, times, diffs = rows.words[:, span], rows.times[0, span], rows.diffs[span]
-        then = times <= since[k]
-        words, diffs = words[:, then], diffs[then]
-        order = np.lexsort(words[::-1])
-        words, diffs = words[:, order], diffs[order]
-        heads = np.flatnonzero(np.concatenate([np.ones(1, bool), (words[:, 1:] != words[:, :-1]).any(axis=0)]))
-        heads = heads[: len(order)]
-        results[int(k)] = words[:, heads[np.add.reduceat(diffs, heads) > 0]] if len(heads) else words
+        results[k] = rows.words[:, span][:, (rows.times[0, span] <= since[k]) & (rows.diffs[span] > 0)]
     return results
 
 

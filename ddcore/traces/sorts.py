@@ -12,14 +12,13 @@ import functools
 import hashlib
 import json
 import os
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from ddcore import kernels
-from ddcore.base.cache import cache_folder, described_processor, distrust, make_private
+from ddcore.base.cache import cache_folder, described_processor, distrust, write_private
 from ddcore.base.lazy import numpy as np
 from ddcore.compiling.kernel_cache import processor
 
@@ -72,10 +71,7 @@ def speeds() -> Speeds:
             return Speeds(**json.loads(file.read_text()))
     measured = Speeds(_least_time(np.ndarray.sort), _least_time(_radix))
     with contextlib.suppress(OSError):  # measured again by the next process
-        make_private(file.parent)
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as fresh:
-            json.dump(asdict(measured), fresh)
-        os.replace(fresh.name, file)
+        write_private(file, json.dumps(asdict(measured)).encode())
     return measured
 
 

@@ -48,7 +48,7 @@ def _ends(column: pa.ChunkedArray, few: int = _FEW) -> tuple[Any, Any] | None:
     if len(column) <= few and not pa.types.is_floating(column.type):
         values = [value for value in column.to_pylist() if value is not None]
         return min(values), max(values)
-    from ddcore.data.arrow import series_of  # imports Polars
+    from ddcore.data.arrow import series_of  # it imports Polars
 
     series = series_of(column)
     if series.dtype.is_float() and series.is_nan().any():

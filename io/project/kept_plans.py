@@ -19,7 +19,6 @@ import json
 import os
 import pickle
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +29,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base import version
-from ddcore.base.cache import cache_folder, distrust, make_private, note_use, version_of
+from ddcore.base.cache import cache_folder, distrust, note_use, version_of, write_private
 from ddcore.base.record import record
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
@@ -203,15 +202,7 @@ def _write(file: Path, sources: Sources, program: PlannedProgram) -> None:
     plan = program.plan
     head = {"fingerprint": plan.fingerprint, "inputs": [*plan.inputs], "now": plan.uses_now, "sources": vars(sources)}
     body = json.dumps(head).encode() + b"\n" + _pickled(program)
-    make_private(file.parent)
-    number, name = tempfile.mkstemp(dir=file.parent)
-    try:
-        with open(number, "wb") as fresh:
-            fresh.write(hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
-        os.replace(name, file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_private(file, hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
 
 
 def _pickled(program: PlannedProgram) -> bytes:

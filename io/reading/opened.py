@@ -6,7 +6,7 @@ Every access asks the ledger, so it sees the newest finished run; a log that was
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, tee
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -102,7 +102,7 @@ class OpenedProject:
         from ddcore.io.reading.folded import ledger_of
 
         ledger = ledger_of(self.settings)
-        return History(_Entries(entries(ledger)), ledger.version_names(self.settings.dims).read())
+        return History(entries(ledger), ledger.version_names(self.settings.dims).read())
 
     def __repr__(self) -> str:
         inputs, outputs = listed(self.inputs), listed(self.outputs)
@@ -211,36 +211,26 @@ class Logs(Mapping[str, Log]):
         return fragment(self._table())
 
 
-class _Entries:
-    """Entries of the ledger, which are read as far as they are asked for, and kept."""
-
-    def __init__(self, rest: Iterator[dict[str, Any]]) -> None:
-        self._rest, self._read = rest, list[dict[str, Any]]()
-
-    def first(self, many: int | None) -> list[dict[str, Any]]:
-        """The newest entries: so many, or all for None; fewer where there are no more."""
-        missing = None if many is None else max(0, many - len(self._read))
-        self._read += islice(self._rest, missing)
-        return self._read[:many]
-
-
 class History(Sequence[dict[str, Any]]):
     """Ingests, runs and undos, newest first. Each is a dict, as a line of ``dd log --json``.
 
     The ledger is read from its end, as far as the entries are asked for; ``len``, and places from the end, read all.
     """
 
-    def __init__(self, entries: _Entries, names: VersionNames) -> None:
-        self._entries, self._names = entries, names
+    def __init__(self, entries: Iterator[dict[str, Any]], names: VersionNames) -> None:
+        self._entries, self._names = entries, names  # the entries are never advanced, but by copies
+
+    def _first(self, many: int | None) -> list[dict[str, Any]]:
+        """The newest entries: so many, or all for None; fewer where there are no more."""
+        self._entries, entries = tee(self._entries)
+        return list(islice(entries, many))
 
     def __len__(self) -> int:
-        return len(self._entries.first(None))
+        return len(self._first(None))
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        index = 0
-        while record := self._entries.first(index + 1)[index:]:
-            yield spelled(record[0], self._names)
-            index += 1
+        self._entries, entries = tee(self._entries)
+        return (spelled(record, self._names) for record in entries)
 
     @overload
     def __getitem__(self, index: int) -> dict[str, Any]: ...
@@ -252,11 +242,11 @@ class History(Sequence[dict[str, Any]]):
         if isinstance(index, slice):
             ends = [end for end in (index.start, index.stop, index.step) if end is not None]
             many = index.stop if index.stop is not None and min(ends) >= 0 else None
-            return History(_Entries(iter(self._entries.first(many)[index])), self._names)
-        return spelled(self._entries.first(index + 1 if index >= 0 else None)[index], self._names)
+            return History(iter(self._first(many)[index]), self._names)
+        return spelled(self._first(index + 1 if index >= 0 else None)[index], self._names)
 
     def __repr__(self) -> str:
-        records = self._entries.first(_ENTRIES + 1)
+        records = self._first(_ENTRIES + 1)
         if not records:
             return "no ingest and no run yet"
         rows, right = history_table(records[:_ENTRIES], self._names)
@@ -266,7 +256,7 @@ class History(Sequence[dict[str, Any]]):
         from ddcore.text.markup import table
         from ddcore.text.notebook import fragment, note
 
-        records = self._entries.first(_ENTRIES + 1)
+        records = self._first(_ENTRIES + 1)
         if not records:
             return fragment(note("No ingest and no run yet."))
         (head, *rows), right = history_table(records[:_ENTRIES], self._names)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
+from itertools import tee
 from typing import TYPE_CHECKING
 
 from ddcore.base.errors import UsageError
@@ -81,8 +82,7 @@ class Claims:
         self.dims, self.upper, self.since, self.restated = dims, upper, ledger.since(), ledger.restated()
         self.first = ledger.first_ingested()
         self._ledger = ledger
-        self._runs: list[RunRecord] = []  # as many as were asked for so far, and the rest of them
-        self._rest: Iterator[RunRecord] | None = None
+        self._runs = self._read()  # never advanced, but by copies
 
     def upper_of(self, outputs: Iterable[str]) -> Frontier:
         """The frontier of the times that are complete in any of some outputs: some may be ahead."""
@@ -141,12 +141,8 @@ class Claims:
 
         A run that appends leaves the logs as the run before it left them, whatever base it folded from.
         """
-        yield from self._runs
-        if self._rest is None:
-            self._rest = self._read()
-        for run in self._rest:
-            self._runs.append(run)
-            yield run
+        self._runs, runs = tee(self._runs)
+        return runs
 
     def _read(self) -> Iterator[RunRecord]:
         number = _ANY

@@ -26,7 +26,7 @@ from ddcore.planning.plan import Plan
 from ddcore.traces.columns import Columns, Compressed, CompressedColumn, Plain, together
 
 _FEW, _FEW_OWNERS, _COMPARED = 1 << 12, 4, 64  # updates, and workers
-_PART = 1 << 13  # updates for a worker, so that a part is worth what it costs apart from its bytes
+PART = 1 << 13  # updates for a worker, so that a part is worth what it costs apart from its bytes
 FEW_JOINED = 1 << 10  # updates of a part that is encoded, and decoded, with others
 
 Encoded = tuple[Header, bytearray]
@@ -45,9 +45,9 @@ class Message:
         return len(self.updates)
 
 
-def grouped(deliveries: Iterable[Delivery], workers: int = 1) -> Iterator[Message]:
-    """Deliveries as messages: few updates for one arrangement at the same rounds as one. ``workers``: among so many
-    they are divided, so that many compressed ones are few.
+def grouped(deliveries: Iterable[Delivery], enough: int = PART) -> Iterator[Message]:
+    """Deliveries as messages: few updates for one arrangement at the same rounds as one; of compressed ones, fewer than
+    ``enough``.
     """
     waiting: dict[tuple[int, Rounds, bool], list[Delivery]] = {}
     sizes = Counter[tuple[int, Rounds, bool]]()
@@ -57,7 +57,7 @@ def grouped(deliveries: Iterable[Delivery], workers: int = 1) -> Iterator[Messag
         key = delivery.arrangement.index, delivery.rounds, is_compressed
         waiting.setdefault(key, []).append(delivery)
         sizes[key] += len(delivery.updates)
-        if is_compressed and sizes[key] >= workers * _PART:
+        if is_compressed and sizes[key] >= enough:
             yield _message(waiting.pop(key))
             del sizes[key]
     yield from map(_message, waiting.values())

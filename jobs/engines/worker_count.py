@@ -85,7 +85,7 @@ class WorkerCount:
         return enough, f"not {most}: {counted(self.rows, 'row')} of the window, and {least:,} are worth a worker"
 
     def owner_rows(self) -> int:
-        """How many rows must reach an arrangement for each worker that owns some of it: fewer where rows took long in
+        """How many rows must reach an arrangement for each worker that owns some of it, fewer where rows took long in
         an earlier run like this one. 0: all own some. Raises UsageError.
         """
         least = worker_rows(self.tuning)

@@ -24,7 +24,7 @@ from ddcore.engine.worker import Worker
 from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.state import Gain, open_rebuild, open_worker, replay, spans_of, write_result
 from ddcore.jobs.engines.consolidating import Consolidating
-from ddcore.jobs.engines.messages import FEW_JOINED, Encoded, Message, decoded, divided, encoded, grouped
+from ddcore.jobs.engines.messages import FEW_JOINED, PART, Encoded, Message, decoded, divided, encoded, grouped
 from ddcore.jobs.engines.peers import Header, Part, PeerLost, Peers
 from ddcore.jobs.engines.protocol import Report, SharedFold
 from ddcore.jobs.failures import fold_errors
@@ -187,7 +187,8 @@ class Member:
     def _divided(self) -> dict[int, list[Message]]:
         """Some of the updates that may belong to others, by owner. Those of this worker are queued."""
         outgoing: dict[int, list[Message]] = {}
-        for message in map(self._consolidating.of, grouped(self._some(), self.shared.parallelism)):
+        enough = self.shared.parallelism * min(PART, self.budget.tuning.message_rows)
+        for message in map(self._consolidating.of, grouped(self._some(), enough)):
             for owner, part in divided(message, self.shared.division):
                 if owner == self.number:
                     self._queue(part)

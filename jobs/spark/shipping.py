@@ -12,9 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
-import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +28,7 @@ from ddcore.base.cache import (
     make_private,
     note_use,
     shipped_folder,
+    write_private,
 )
 from ddcore.base.errors import ProgramError, StorageError
 from ddcore.jobs.failures import one_line
@@ -59,14 +58,11 @@ def package_zip() -> Path:
     Raises StorageError where the cache folder cannot be used.
     """
     content = _pack()
-    folder = cache_folder() / "ship"
-    target = folder / f"ddcore-{hashlib.sha256(content).hexdigest()[:16]}.zip"
+    target = cache_folder() / "ship" / f"ddcore-{hashlib.sha256(content).hexdigest()[:16]}.zip"
     try:
-        make_private(folder)
+        make_private(target.parent)
         if not target.exists() or target.read_bytes() != content:
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as fresh:
-                fresh.write(content)
-            os.replace(fresh.name, target)
+            write_private(target, content)
         note_use(target)
     except OSError as error:
         raise StorageError(f"the package for the executors cannot be written: {error}", OWN_FOLDER) from None
