@@ -309,7 +309,7 @@ def test_statistics_and_orders(fold: folding.Fold) -> None:
         ('dd.string_agg("n", ",")', "there is no string_agg of int64, only of string"),
         ('dd.quantile("n", 2)', "quantile: the fraction is 2"),
         ('dd.string_agg("s", 1)', "string_agg: the separator is 1"),
-        ('dd.array_agg("s", order_by="n", descending=[True, False])', "array_agg: descending has 2 values, order_by 1"),
+        ('dd.array_agg("s", order_by="n", descending=[True, False])', "array_agg: 1 columns, and descending has 2"),
         ('dd.regression("n", "n", "slop")', "regression: of"),
         ('dd.median("n", where="n + 1")', "agg(x=...), where=: the condition n + 1"),
         ('dd.median("n", population=True)', "unexpected keyword"),

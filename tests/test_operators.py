@@ -257,7 +257,7 @@ MISTAKES = [
     (lambda t: t.group_by("n").top_k(1, "n"), "n is a key"),
     (lambda t: t.group_by().top_k(1, "x"), "no column"),
     (lambda t: t.group_by().top_k(1, "n", ties="first"), "ties is 'first'"),
-    (lambda t: t.group_by().top_k(1, "n", descending=[True, False]), "1 columns and 2 directions"),
+    (lambda t: t.group_by().top_k(1, "n", descending=[True, False]), "1 columns, and descending has 2"),
     (lambda t: dd.delta_join((t, ["a"])), "two relations or more"),
     (lambda t: dd.constant([1, 2]), "constant: list is no frame"),
     (lambda t: dd.constant(pl.DataFrame()), "constant: the frame has no columns"),

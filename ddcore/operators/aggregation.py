@@ -28,6 +28,7 @@ from ddcore.operators.aggregates import AGGREGATES, Aggregate
 from ddcore.operators.base import State
 from ddcore.operators.block import Rounds
 from ddcore.operators.evaluations import Changes, Evaluations, Portion, Targets
+from ddcore.operators.gathering import GATHERED
 from ddcore.operators.reduction import Reduction, ReductionStep, decode_key
 from ddcore.text.wording import listed
 from ddcore.traces.trace import Rows, gather
@@ -116,6 +117,25 @@ def argument_of(source: Schema, where: str, spec: Aggregate) -> tuple[str, pl.Ex
     if expr is None:
         return "sum", pl.when(condition).then(pl.lit(1, dtype=pl.Int64))
     return spec.kind, filtered(expr, condition, arguments.checked(types_of, {"_": expr}, source)["_"])
+
+
+def fields_of(source: Schema, where: str, spec: Aggregate) -> dict[str, tuple[pl.Expr, Type]]:
+    """The fields of an aggregate of several, or of a list, with their types; those of a median as floats. Raises
+    ProgramError where it does not take them.
+    """
+    found = {}
+    for field, given in spec.fields.items():
+        expr = arguments.single(source, given, where, "aggregate each column by itself")
+        kind = arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"]
+        takes, is_float = GATHERED[spec.kind].types_of(field), spec.kind == "median"
+        if kind.name not in takes or (is_float and kind.is_wide):
+            digits, wanted = (" of up to 18 digits", "float64") if kind.is_wide else ("", takes[0])
+            raise ProgramError(
+                f"{caller()}: {where}: there is no {spec.kind} of {kind}, only of {', '.join(takes)}{digits}",
+                f"cast to {wanted} first",
+            )
+        found[field] = (expr.cast(pl.Float64()), Type("float64")) if is_float else (expr, kind)
+    return found
 
 
 def condition_of(source: Schema, where: str, given: Any) -> pl.Expr:

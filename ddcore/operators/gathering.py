@@ -17,7 +17,8 @@ from ddcore.base.schema import Schema, Type, parse_type
 from ddcore.base.source_line import caller
 from ddcore.expressions.parsing import parse
 from ddcore.operators.aggregates import Aggregate
-from ddcore.operators.arguments import checked, choice
+from ddcore.operators.arguments import checked, choice, flag
+from ddcore.operators.order import flags_of
 from ddcore.text.wording import brief
 
 Of = Literal["slope", "intercept", "r2", "sxx", "syy", "sxy"]
@@ -92,12 +93,12 @@ def variance(expr: Any, *, population: bool = False, where: Any = None) -> Aggre
     is not finite. A bare string is a column. ``where``: only of the rows for which this is true; text is SQL.
     Cost: linear in the rows that change. Raises ProgramError.
     """
-    return _gathered("variance", where, {"value": expr}, _flag(population, "variance"))
+    return _gathered("variance", where, {"value": expr}, flag(population, "variance: population"))
 
 
 def stddev(expr: Any, *, population: bool = False, where: Any = None) -> Aggregate:
     """The standard deviation of ``expr`` (float64): the root of :func:`variance`, with its options and its cost."""
-    return _gathered("stddev", where, {"value": expr}, _flag(population, "stddev"))
+    return _gathered("stddev", where, {"value": expr}, flag(population, "stddev: population"))
 
 
 def covariance(y: Any, x: Any, *, population: bool = False, where: Any = None) -> Aggregate:
@@ -105,7 +106,7 @@ def covariance(y: Any, x: Any, *, population: bool = False, where: Any = None) -
 
     Exact as :func:`variance`, with its types, options and cost.
     """
-    return _gathered("covariance", where, {"value": y, "other": x}, _flag(population, "covariance"))
+    return _gathered("covariance", where, {"value": y, "other": x}, flag(population, "covariance: population"))
 
 
 def corr(y: Any, x: Any, *, where: Any = None) -> Aggregate:
@@ -143,7 +144,7 @@ def quantile(expr: Any, fraction: float, *, between: bool = False, where: Any = 
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise ProgramError(f"{caller()}: quantile: the fraction is {brief(fraction)}", "give a number from 0 to 1")
-    kind = "median" if _flag(between, "quantile") else "quantile"
+    kind = "median" if flag(between, "quantile: between") else "quantile"
     return _gathered(kind, where, {"value": expr}, float(fraction))
 
 
@@ -210,7 +211,9 @@ def string_agg(
     if not isinstance(separator, str):
         raise ProgramError(f"{caller()}: string_agg: the separator is {brief(separator)}", "give a text, such as ', '")
     by, order = _order("string_agg", order_by, descending, nulls_first)
-    return _gathered("string_agg", where, {"value": expr, **by}, order, _flag(distinct, "string_agg"), separator)
+    return _gathered(
+        "string_agg", where, {"value": expr, **by}, order, flag(distinct, "string_agg: distinct"), separator
+    )
 
 
 def array_agg(
@@ -228,13 +231,7 @@ def array_agg(
     for which this is true; null where it leaves none. Cost and errors: as for :func:`string_agg`.
     """
     by, order = _order("array_agg", order_by, descending, nulls_first)
-    return _gathered("array_agg", where, {"value": expr, **by}, order, _flag(distinct, "array_agg"))
-
-
-def _flag(value: Any, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise ProgramError(f"{caller()}: {what}: an option is {brief(value)}, not True or False", "write True or False")
-    return value
+    return _gathered("array_agg", where, {"value": expr, **by}, order, flag(distinct, "array_agg: distinct"))
 
 
 def _order(
@@ -242,13 +239,9 @@ def _order(
 ) -> tuple[dict[str, Any], tuple[tuple[bool, bool], ...]]:
     """The fields of an order, and for each whether it descends and has its nulls first."""
     exprs = list(order_by) if isinstance(order_by, list | tuple) else [order_by]
-    flags = []
-    for flag, name in ((descending, "descending"), (nulls_first, "nulls_first")):
-        values = flag if isinstance(flag, list | tuple) else [flag] * len(exprs)
-        if len(values) != len(exprs):
-            raise ProgramError(
-                f"{caller()}: {what}: {name} has {len(values)} values, order_by {len(exprs)}", "give one for each"
-            )
-        flags.append([_flag(value, what) for value in values])
+    flags = [
+        flags_of(descending, len(exprs), f"{what}: descending"),
+        flags_of(nulls_first, len(exprs), f"{what}: nulls_first"),
+    ]
     fields = {f"by {number}": expr for number, expr in enumerate(exprs)}
     return fields, tuple(zip(*flags, strict=True))

@@ -12,9 +12,9 @@ from ddcore.base.errors import ProgramError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.data import encoding
 from ddcore.operators import arguments
 from ddcore.operators.evaluations import Evaluations, Targets
+from ddcore.operators.order import Order, sortable
 from ddcore.operators.reduction import Reduction, ReductionStep
 from ddcore.operators.tree import Tree
 from ddcore.text.wording import brief
@@ -55,29 +55,16 @@ class TopK(Reduction):
         allow_negative: bool,
     ) -> TopK:
         """For groups by ``keys`` of an input of this schema. Raises ProgramError."""
-        names, negative = arguments.names_of(by, "top_k"), arguments.flag(allow_negative, "top_k: allow_negative")
-        downs = [descending] * len(names) if isinstance(descending, bool) else descending
-        if not isinstance(downs, list | tuple) or not all(isinstance(down, bool) for down in downs):
-            raise ProgramError(f"{caller()}: top_k: descending is {brief(descending)}", "give True or False, or a list")
+        order = Order.of(schema, keys, by, descending, where="top_k")
+        negative = arguments.flag(allow_negative, "top_k: allow_negative")
+        if not order.by:
+            raise ProgramError(f"{caller()}: top_k: there is no column to order by", "name one or more")
         if isinstance(k, bool) or not isinstance(k, int) or not 0 < k < 2**31:
             raise ProgramError(f"{caller()}: top_k: k is {brief(k)}", "give a positive whole number")
         arguments.choice(ties, get_args(Ties), "top_k: ties")
-        if not names or len(downs) != len(names):
-            raise ProgramError(
-                f"{caller()}: top_k: {len(names)} columns and {len(downs)} directions", "give one direction per column"
-            )
-        for name in names:
-            arguments.require(schema, name, "top_k")
-            if name in keys:
-                raise ProgramError(f"{caller()}: top_k: {name} is a key", "order by other columns")
-            if schema[name].is_nested:
-                raise ProgramError(
-                    f"{caller()}: top_k: {name} is {schema[name]}: lists and structs have no order to rank by",
-                    "order by a column, or by one computed from a field with with_columns()",
-                )
         columns = {name: schema[name] for name in (*keys, *schema)}
-        text = digest(str(k), ties, str(negative), keys, names, map(str, downs))
-        return cls(columns, text, tuple(keys), negative, k, tuple(names), tuple(downs), ties)
+        text = digest(str(k), ties, str(negative), keys, order.by, map(str, order.downs))
+        return cls(columns, text, tuple(keys), negative, k, order.by, order.downs, ties)
 
     def tree(self, source: Schema) -> Tree | None:
         """The first rows of parts of a group, of which its first rows are some."""
@@ -118,7 +105,9 @@ class _TopKStep(ReductionStep):
         present = np.flatnonzero(counts > 0)
         evals, rows, counts = evals[present], rows[present], counts[present]
         words = np.take(history.words, rows, axis=1)
-        columns = [column for name, down in self.order for column in self._sortable(words, name, down)]
+        values, types = self.port.values, self.port.schema
+        sorts = [sortable(words[values.index(name)], types[name], down=down, first=False) for name, down in self.order]
+        columns = [column for sort in sorts for column in sort]
         order = np.lexsort([*columns[::-1], evals])
         evals, counts, words = evals[order], counts[order], np.take(words, order, axis=1)
         tied = [column[order] for column in columns[: 2 * len(self.top.by)]]
@@ -129,13 +118,6 @@ class _TopKStep(ReductionStep):
             counts = np.where(before < self.top.k, counts, 0)
         nonzero = np.flatnonzero(counts)
         return Targets(evals[nonzero], np.take(words, nonzero, axis=1), counts[nonzero])
-
-    def _sortable(self, words: np.ndarray, name: str, descending: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each is null, and integers that ascend in the requested order: int64 has no number after its last."""
-        column = words[self.port.values.index(name)]
-        ranks, _ = encoding.rank_words(column, self.port.schema[name])
-        nulls = column == encoding.NULL
-        return nulls, np.where(nulls, 0, ~ranks if descending else ranks)
 
     def _before(self, evals: np.ndarray, counts: np.ndarray, tied: list[np.ndarray]) -> np.ndarray:
         """How many rows of the same group come before each, counted up to k: int64[rows].

@@ -11,21 +11,20 @@ import polars as pl
 
 from ddcore.base.digests import digest
 from ddcore.base.errors import ProgramError
-from ddcore.base.schema import Schema, Type
+from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
 from ddcore.expressions.canonical import identity
 from ddcore.expressions.projections import types_of
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import Aggregate
-from ddcore.operators.aggregation import argument_name, argument_of, checked_at, condition_of, filtered
+from ddcore.operators.aggregation import argument_name, argument_of, condition_of, fields_of, filtered
 from ddcore.operators.frame import TO_PEERS, WHOLE
-from ddcore.operators.gathering import GATHERED
 from ddcore.operators.window import LISTS, Window
 from ddcore.operators.window_functions import WINDOW_FUNCTIONS, WindowFunction
 from ddcore.text.wording import listed
 
 if TYPE_CHECKING:
-    from ddcore.operators.over import Order
+    from ddcore.operators.order import Order
 
 _OF_DISTINCT = "sum", "mean", "median"
 """The aggregates that may be of distinct values, beside numbers and lists of these."""
@@ -113,19 +112,9 @@ def _of_fields(source: Schema, where: str, spec: Aggregate) -> tuple[Any, ...]:
     """The arguments of an aggregate of several, or of a list, whose second is the condition and whose others are its
     order. Raises ProgramError.
     """
-    rule, exprs = GATHERED[spec.kind], list[pl.Expr]()
+    exprs = list[pl.Expr]()
     condition = None if spec.where is None else condition_of(source, where, spec.where)
-    for field, given in spec.fields.items():
-        expr = arguments.single(source, given, where, "aggregate each column by itself")
-        kind = arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"]
-        takes, is_float = rule.types_of(field), spec.kind == "median"
-        if kind.name not in takes or (is_float and kind.is_wide):
-            raise ProgramError(
-                f"{caller()}: {where}: there is no {spec.kind} of {kind}, only of {', '.join(takes)}",
-                f"cast to {'float64' if kind.is_wide else takes[0]} first",
-            )
-        if is_float:
-            expr, kind = expr.cast(pl.Float64()), Type("float64")
+    for expr, kind in fields_of(source, where, spec).values():
         is_marked = condition is not None and spec.kind != "array_agg"  # which lists nulls, too
         exprs.append(filtered(expr, condition, kind) if is_marked and condition is not None else expr)
     if spec.kind in LISTS:

@@ -4,7 +4,7 @@ programs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,33 +18,12 @@ from ddcore.operators.arguments import checked, flag
 from ddcore.operators.frame import Framed
 from ddcore.text.wording import brief
 
-
-def _same(argument: Type) -> Type:
-    return argument
-
-
-def _int64(_: Type) -> Type:
-    return Type("int64")
-
-
-def _float64(_: Type) -> Type:
-    return Type("float64")
-
-
-WINDOW_FUNCTIONS: Mapping[str, Callable[[Type], Type]] = {
-    "lag": _same,
-    "lead": _same,
-    "first_value": _same,
-    "last_value": _same,
-    "nth_value": _same,
-    "row_number": _int64,
-    "rank": _int64,
-    "dense_rank": _int64,
-    "ntile": _int64,
-    "percent_rank": _float64,
-    "cume_dist": _float64,
+WINDOW_FUNCTIONS: Mapping[str, Type | None] = {
+    **dict.fromkeys(("lag", "lead", "first_value", "last_value", "nth_value")),
+    **dict.fromkeys(("row_number", "rank", "dense_rank", "ntile"), Type("int64")),
+    **dict.fromkeys(("percent_rank", "cume_dist"), Type("float64")),
 }
-"""The functions by name, with the type of the result by that of the argument."""
+"""The functions by name, with the type of the result; None: that of the argument."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,8 @@ import polars as pl
 from ddcore.base.schema import Schema
 from ddcore.operators import arguments
 from ddcore.operators.frame import TO_PEERS
-from ddcore.operators.over import Order, Over
+from ddcore.operators.order import Order
+from ddcore.operators.over import Over
 from ddcore.operators.select import Select
 from ddcore.operators.window import Window
 from ddcore.program.linear import C

@@ -19,7 +19,7 @@ from ddcore.operators.aggregates import Aggregate
 from ddcore.operators.aggregation import Needed
 from ddcore.operators.calling import Frames
 from ddcore.operators.ends import Closed, Ends
-from ddcore.operators.over import Order
+from ddcore.operators.order import Order
 from ddcore.operators.reduce import Reduce
 from ddcore.operators.row_hash import MOST_BITS
 from ddcore.operators.select import Select
@@ -354,7 +354,7 @@ class GroupBy(Symbol):
         Each copy of a row has its own place. Raises ProgramError.
         """
         base = self._collection
-        order = Order.of(base.schema, self._keys, by, descending, nulls_first)
+        order = Order.of(base.schema, self._keys, by, descending, nulls_first, where="over")
         needed = WindowArguments.of(base.schema, self._keys, order, functions)
         prepared = base._add(Select.of(base.schema, needed.exprs, "over"))
         columns = (*order.by, *(name for name in base.columns if name not in order.by))

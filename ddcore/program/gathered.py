@@ -14,11 +14,10 @@ import polars as pl
 from ddcore.base.errors import ProgramError
 from ddcore.base.schema import Schema
 from ddcore.base.source_line import caller
-from ddcore.expressions.projections import types_of
 from ddcore.operators import aggregates as plain_aggregates
 from ddcore.operators import arguments
 from ddcore.operators.aggregates import Aggregate
-from ddcore.operators.aggregation import check_names, checked_at, condition_of
+from ddcore.operators.aggregation import check_names, condition_of, fields_of
 from ddcore.operators.gathering import GATHERED
 from ddcore.operators.moments import Moment, digits, statistics
 from ddcore.operators.ordered import Part, ordered
@@ -103,7 +102,7 @@ class _Writer:
 
     def end(self, name: str, aggregate: Aggregate) -> Collection:
         """The value of the first row of each group that has one, in an order."""
-        fields = self._fields(name, aggregate)
+        fields = fields_of(self.base.schema, f"agg({name}=...)", aggregate)
         exprs = self._exprs() | {field: expr for field, (expr, _) in fields.items()}
         there = self._condition(exprs, 0, name, aggregate)
         conditions = [pl.col(field).is_not_null() for field in fields]
@@ -133,29 +132,11 @@ class _Writer:
         self, exprs: dict[str, pl.Expr], number: int, name: str, aggregate: Aggregate
     ) -> tuple[dict[str, str], Schema, str | None]:
         """The columns of an aggregate's fields, which are added to ``exprs``, and their types; and its condition's."""
-        fields = self._fields(name, aggregate)
+        fields = fields_of(self.base.schema, f"agg({name}=...)", aggregate)
         columns = {field: f"{number} {field}" for field in fields}
         exprs |= {columns[field]: expr for field, (expr, _) in fields.items()}
         types = {field: kind for field, (_, kind) in fields.items()}
         return columns, types, self._condition(exprs, number, name, aggregate)
-
-    def _fields(self, name: str, aggregate: Aggregate) -> dict[str, tuple[pl.Expr, Any]]:
-        """The fields of an aggregate with their types. Raises ProgramError where it does not take them."""
-        where, rule = f"agg({name}=...)", GATHERED[aggregate.kind]
-        found = {}
-        for field, given in aggregate.fields.items():
-            expr = arguments.single(self.base.schema, given, where, "aggregate each column by itself")
-            types: Schema = arguments.checked(checked_at, where, types_of, {"_": expr}, self.base.schema)
-            kind = types["_"]
-            takes = rule.types_of(field)
-            if kind.name not in takes or (kind.is_wide and aggregate.kind == "median"):
-                what = f"there is no {aggregate.kind} of {kind}, only of {', '.join(takes)}"
-                if kind.is_wide:
-                    raise ProgramError(f"{caller()}: {where}: {what} of up to 18 digits", "cast to float64 first")
-                raise ProgramError(f"{caller()}: {where}: {what}", f"cast to {takes[0]} first")
-            as_float = aggregate.kind == "median" and kind.name != "float64"
-            found[field] = (expr.cast(pl.Float64()) if as_float else expr, kind)
-        return found
 
     def _condition(self, exprs: dict[str, pl.Expr], number: int, name: str, aggregate: Aggregate) -> str | None:
         """The column that says which rows count; None for all."""

@@ -10,7 +10,8 @@ import polars as pl
 
 from ddcore.base.schema import Schema, Type
 from ddcore.operators.frame import WHOLE
-from ddcore.operators.over import Order, Over
+from ddcore.operators.order import Order
+from ddcore.operators.over import Over
 from ddcore.operators.select import Select
 from ddcore.operators.window import SHARES, Window
 from ddcore.operators.window_reach import reach_of, together

@@ -81,5 +81,5 @@ class ComparedRows(SortedRows):
     @cached_property
     def _updates(self) -> pl.LazyFrame:
         one, other = self._sides
-        less = self._counted(self._log, self._state, one).with_columns(-pl.col("diff"))
+        less = self._counted(self._log, self._state, one).with_columns(pl.col("diff") * -1)  # Polars negates no Int128
         return pl.concat([less, self._counted(self._other.log, self._other.table, other)])

@@ -9,6 +9,7 @@ Rows that are looked up by their order are divided by their values, and an inter
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from ddcore.operators.arrangement import Arrangement
 if TYPE_CHECKING:
     from ddcore.traces.sorted_batch import SortedBatch
 
+LAST = 2**63 - 1  # where the empty ranges of workers begin that own nothing: no code comes after it
 _MIX, _UPPER = 0x9E3779B97F4A7C15, 32  # spreads codes that are values over the upper bits
 
 
@@ -81,6 +83,10 @@ class Division:
     keys: Mapping[int, tuple[str, ...]]
     shares: Mapping[int, Shares] = field(default_factory=dict)
     everywhere: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def writer(self, index: int) -> int:
+        """The worker that stores few rows of an arrangement for all: one of those that own some of it."""
+        return index % (1 + bisect_left(self.boundaries[index], LAST))
 
     def stored_parts(self, worker: int) -> dict[int, list[tuple[int, int, int]]]:
         """What a worker reads of what is stored of heavy keys, by arrangement index: code, part, number of parts."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import is_direct
-from ddcore.jobs.engines.division import Shares
+from ddcore.jobs.engines.division import LAST, Shares
 from ddcore.jobs.engines.routes import Routing
 from ddcore.operators.arrangement import Arrangement
 from ddcore.operators.base import Keyed, Linear
@@ -30,7 +30,6 @@ _HEAVY = 0.5  # the least share of a worker's mean load that a heavy key has
 _REPEATED = 2.0  # and where to divide it costs one exchange more in every round of a loop
 _PAYS = 0.8  # a key is divided where its largest part has less than this share of its load
 _FEW = {"agg", "distinct", "top_k"}  # reductions that give few rows for each group
-_LAST = 2**63 - 1  # a code that is not divided: no code comes after it
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def _heavy(plan: Plan, joins: Joins, samples: Samples, workers: int, least: floa
     new = {arrangement.index: samples.new(arrangement) for arrangement in arrangements}
     stored = {arrangement.index: samples.stored(arrangement) for arrangement in arrangements}
     codes = np.unique(np.concatenate([codes for spreads in (new, stored) for codes, _ in spreads.values()]))
-    codes = codes[codes < _LAST]
+    codes = codes[codes < LAST]
     single = {arrangement.index for arrangement in arrangements if _is_unique(plan, arrangement.node, arrangement.key)}
     fresh, known = (
         {index: _counted(codes, spread, single=index in single) for index, spread in spreads.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import is_direct
-from ddcore.jobs.engines.division import Division, Shares
+from ddcore.jobs.engines.division import LAST, Division, Shares
 from ddcore.jobs.engines.heavy_keys import divisible, hashed, looks_between, shares_of
 from ddcore.jobs.engines.routes import Routing
 from ddcore.jobs.engines.sampling import Samples, joined
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _POINTS = 4096  # codes that are looked at to cut ranges
 # The least share of new updates in the weight: they are the work, and of what is stored only what they meet is read.
 _NEW, _UNSURE = 0.9, 0.5  # where it is known which column the keys come from, and where not
-_LAST = 2**63 - 1  # where the empty ranges of workers begin that own nothing
 
 
 def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
@@ -43,7 +42,7 @@ def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
         codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
         owners = min(parallelism, max(1, -(-samples.reaching(group) // worth))) if worth else parallelism
         cuts = _cuts(codes, rows, owners) if len(codes) else _even(owners)
-        cuts += [_LAST] * (parallelism - owners)
+        cuts += [LAST] * (parallelism - owners)
         boundaries.update({arrangement.index: cuts for arrangement in group})
     return Division(boundaries, routing.keys, shares, _everywhere(fold.plan, shares))
 
@@ -115,4 +114,4 @@ def _cuts(codes: np.ndarray, rows: np.ndarray, parallelism: int) -> list[int]:
             cuts.append(code)
             left, filled = left - filled, 0.0
         filled += load
-    return cuts + [_LAST] * (parallelism - 1 - len(cuts))
+    return cuts + [LAST] * (parallelism - 1 - len(cuts))

@@ -276,7 +276,7 @@ class Member:
         outgoing, left, arrived = dict[int, list[Message]](), dict[int, SortedBatch](), dict[int, list[Columns]]()
         with fold_errors():
             for arrangement, run in self._gains():
-                writer = arrangement.index % self.shared.parallelism
+                writer = self.shared.division.writer(arrangement.index)
                 if writer == self.number or len(run) > _FEW_STORED:
                     left[arrangement.index] = run
                 else:
