@@ -58,7 +58,10 @@ DUCKDB = {
 
 @lru_cache
 def _read(text: str, dialect: str) -> exp.Expr:
-    return parse_one(text, read=dialect)
+    tree = parse_one(text, read=dialect)
+    for part in tree.walk():
+        part.meta.clear()  # of places in this text, which are none of the program's
+    return tree
 
 
 def by_text(text: str) -> Rule:
