@@ -56,20 +56,20 @@ def run(rounds: int, rows: int = ROWS) -> Iterator[Result]:
 
         def peer() -> Figures:
             tables, results = folder / "tables", folder / "results"
-            for place in (tables, results):
-                shutil.rmtree(place, ignore_errors=True)
-                place.mkdir()
+            for location in (tables, results):
+                shutil.rmtree(location, ignore_errors=True)
+                location.mkdir()
             bank.write(tables)
             figures = prompt_costs([sys.executable, "-m", "bench.peers.bank_duckdb", tables, results], REPOSITORY)
             bank.check(results)
             return figures
 
-        ours, nights, theirs = in_turn({"ours": bank.day, "sync": bank.night, "DuckDB": peer}, rounds).values()
+        ours, nights, other = in_turn({"ours": bank.day, "sync": bank.night, "DuckDB": peer}, rounds).values()
     for what, command in (("run", "dd run"), ("ingest", "three dd ingest")):
         name = f"a bank's day, {rows * 3 // 100:,} of {rows * 3:,} rows: {command}, processor time"
-        yield Result(name, ours[f"{what}_cpu_s"], "DuckDB, from scratch", theirs["cpu_s"], rounds)
+        yield Result(name, ours[f"{what}_cpu_s"], "DuckDB, from scratch", other["cpu_s"], rounds)
     name = f"a bank's day, {rows * 3 // 100:,} of {rows * 3:,} rows: dd sync, processor time"
-    yield Result(name, nights["cpu_s"], "DuckDB, from scratch", theirs["cpu_s"], rounds)
+    yield Result(name, nights["cpu_s"], "DuckDB, from scratch", other["cpu_s"], rounds)
 
 
 class Bank:
@@ -108,10 +108,10 @@ class Bank:
         """Raise Failed for an output that differs from DuckDB's result."""
         for file in results.iterdir():
             log = pl.read_delta(str(self.folder / "warehouse" / "outputs" / file.stem))
-            theirs = pl.read_parquet(file)
-            ours = accumulated(log, self.version).select(theirs.columns)
-            if not ours.sort(pl.all()).equals(theirs.sort(pl.all())):
-                raise Failed(f"{file.stem} has {len(ours)} rows, DuckDB's {len(theirs)}, or other ones")
+            other = pl.read_parquet(file)
+            ours = accumulated(log, self.version).select(other.columns)
+            if not ours.sort(pl.all()).equals(other.sort(pl.all())):
+                raise Failed(f"{file.stem} has {len(ours)} rows, DuckDB's {len(other)}, or other ones")
 
     def _ingest(self, name: str, changes: pl.DataFrame) -> Figures:
         return prompt_costs([DDCORE, "ingest", name, self._feed(name, changes)], self.folder)

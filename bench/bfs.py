@@ -35,16 +35,16 @@ def run(rounds: int) -> Iterator[Result]:
     agree(medians, "changes", "checksum")
     for what, figure in (("load", "load"), ("replay of 1,000 versions", "replay")):
         for peer, (_, workers) in PEERS.items():
-            mine = medians[OURS[workers]]
+            own = medians[OURS[workers]]
             yield Result(
                 name=f"breadth-first search, {what}{', 2 threads' if workers == 2 else ''}",
-                ours=mine[f"{figure}_s"],
+                ours=own[f"{figure}_s"],
                 peer=peer,
                 theirs=medians[peer][f"{figure}_s"],
                 runs=rounds,
-                ours_cpu_s=mine[f"{figure}_cpu_s"],
+                ours_cpu_s=own[f"{figure}_cpu_s"],
                 peer_cpu_s=medians[peer][f"{figure}_cpu_s"],
-                ours_peak_mib=mine["peak_mib"],
+                ours_peak_mib=own["peak_mib"],
                 peer_peak_mib=medians[peer]["peak_mib"],
             )
     peer = "crate, shared, 1 worker"

@@ -18,15 +18,15 @@ VERSIONS, SHORT, LONG = 20, 500, 2_000
 def run(rounds: int, short: int = SHORT, long: int = LONG) -> Iterator[Result]:
     """Both lengths in turn; each side checks its result, which is known."""
     sides = {nodes: partial(engine, "chain_engine", nodes, "--versions", VERSIONS) for nodes in (short, long)}
-    theirs, ours = in_turn({f"{nodes} nodes": side for nodes, side in sides.items()}, rounds).values()
+    other, ours = in_turn({f"{nodes} nodes": side for nodes, side in sides.items()}, rounds).values()
     yield Result(
         f"longest paths, a chain of {long:,} nodes, {VERSIONS} versions",
         ours["fold_s"],
         f"ours, a chain of {short:,} nodes",
-        theirs["fold_s"],
+        other["fold_s"],
         rounds,
         ours_cpu_s=ours["fold_cpu_s"],
-        peer_cpu_s=theirs["fold_cpu_s"],
+        peer_cpu_s=other["fold_cpu_s"],
         ours_peak_mib=ours["peak_mib"],
-        peer_peak_mib=theirs["peak_mib"],
+        peer_peak_mib=other["peak_mib"],
     )

@@ -59,8 +59,8 @@ def _write(folder: Path, generation: int, rows: int) -> None:
 
 def _ingested(folder: Path, executors: int) -> Figures:
     """Seconds of each of the three; and what the input's log holds then."""
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        project = Path(place)
+    with tempfile.TemporaryDirectory(dir=folder) as location:
+        project = Path(location)
         (project / "dd.toml").write_text(TOML)
         (project / "program.py").write_text("def program(orders):\n    return {'orders': orders}\n")
         master = f"local-cluster[{executors},1,{MEMORY}]"

@@ -47,12 +47,12 @@ def run(rounds: int) -> Iterator[Result]:
         agree(medians, "rows", "sum")
         for way in WAYS:
             for side, peer in (("2", "1"), ("2", "command"), ("1", "command")):
-                ours, theirs = medians[side], medians[peer]
+                ours, other = medians[side], medians[peer]
                 yield Result(
                     f"published table of {rows:,} rows, {way}, {named(side)}", ours[f"{way}_s"],
-                    named(peer), theirs[f"{way}_s"], rounds,
-                    ours_cpu_s=ours[f"{way}_cpu_s"], peer_cpu_s=theirs[f"{way}_cpu_s"],
-                    ours_peak_mib=ours[f"{way}_mib"], peer_peak_mib=theirs[f"{way}_mib"],
+                    named(peer), other[f"{way}_s"], rounds,
+                    ours_cpu_s=ours[f"{way}_cpu_s"], peer_cpu_s=other[f"{way}_cpu_s"],
+                    ours_peak_mib=ours[f"{way}_mib"], peer_peak_mib=other[f"{way}_mib"],
                 )  # fmt: skip
 
 

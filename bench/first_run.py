@@ -47,7 +47,7 @@ def _install(folder: Path) -> Path:
 
 def _first_run(folder: Path, kernels: Path) -> Figures:
     """Seconds of the first run with the wheel's kernels in this folder, where ddcore looks for them or not."""
-    (present,) = [place for name in ("compiled", "hidden") if (place := kernels.with_name(name)).exists()]
+    (present,) = [location for name in ("compiled", "hidden") if (location := kernels.with_name(name)).exists()]
     present.rename(kernels)
     project = Path(tempfile.mkdtemp(dir=folder)) / "trams"
     command, environment = folder / "venv" / "bin" / "ddcore", {"DDCORE_CACHE": str(project.parent / "cache")}

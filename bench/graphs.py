@@ -59,18 +59,18 @@ def _two_threads(files: rust_peer.GraphFiles, rounds: int) -> Iterator[Result]:
     }
     least = in_turn(sides, rounds, least=[*sides])
     agree(least, "changes", "checksum")
-    ours, theirs = least["ours"], least["crate"]
+    ours, other = least["ours"], least["crate"]
     for what, figure in (("load", "load"), ("replay of 100 versions", "replay")):
         yield Result(
             f"components, {what}, 2 threads",
             ours[f"{figure}_s"],
             "crate, 2 workers",
-            theirs[f"{figure}_s"],
+            other[f"{figure}_s"],
             rounds,
             ours_cpu_s=ours[f"{figure}_cpu_s"],
-            peer_cpu_s=theirs[f"{figure}_cpu_s"],
+            peer_cpu_s=other[f"{figure}_cpu_s"],
             ours_peak_mib=ours["peak_mib"],
-            peer_peak_mib=theirs["peak_mib"],
+            peer_peak_mib=other["peak_mib"],
         )
 
 

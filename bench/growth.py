@@ -129,10 +129,10 @@ def _history(versions: int) -> Iterator[pl.DataFrame]:
     edges = [(rng.randrange(_NODES), rng.randrange(_NODES)) for _ in range(_EDGES)]
     rows += [(*edge, 0, 1) for edge in edges]
     for version in range(1, versions + 1):
-        place = rng.randrange(_EDGES)
-        rows.append((*edges[place], version, -1))
-        edges[place] = rng.randrange(_NODES), rng.randrange(_NODES)
-        rows.append((*edges[place], version, 1))
+        location = rng.randrange(_EDGES)
+        rows.append((*edges[location], version, -1))
+        edges[location] = rng.randrange(_NODES), rng.randrange(_NODES)
+        rows.append((*edges[location], version, 1))
         if version % _PORTION == 0 or version == versions:
             yield pl.DataFrame(rows, schema=["src", "dst", "version", "diff"], orient="row")
             rows = []
@@ -141,13 +141,13 @@ def _history(versions: int) -> Iterator[pl.DataFrame]:
 def _sample(runs: int, costs: Costs, warehouse: Path) -> Sample:
     sizes, counts = dict.fromkeys(("state", "all"), 0), dict.fromkeys(("state", "outputs", "inputs", "ledger"), 0)
     logs = 0
-    for place, _, names in os.walk(warehouse):
-        part = Path(place).relative_to(warehouse).parts[:1]
+    for location, _, names in os.walk(warehouse):
+        part = Path(location).relative_to(warehouse).parts[:1]
         for name in names:
-            size = (Path(place) / name).stat().st_size
+            size = (Path(location) / name).stat().st_size
             sizes["all"] += size
             sizes["state"] += size * (part == ("state",))
-            if place.endswith("_delta_log"):
+            if location.endswith("_delta_log"):
                 logs += 1
             elif part:
                 counts[part[0]] += 1
@@ -161,10 +161,10 @@ def table(samples: list[Sample]) -> str:
     chosen = {0, *range(step - 1, len(samples), step), len(samples) - 1}
     heads = [field.name.replace("_", " ") for field in fields(Sample)]
     rows = [heads]
-    for place, sample in enumerate(samples):
-        if place in chosen:
+    for index, sample in enumerate(samples):
+        if index in chosen:
             rows.append([f"{value:.3f}" if isinstance(value, float) else f"{value:,}" for value in astuple(sample)])
-    widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
+    widths = [max(len(row[index]) for row in rows) for index in range(len(heads))]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
@@ -213,8 +213,8 @@ def _panel(samples: list[Sample], title: str, names: tuple[str, ...], scale: int
             for sample in samples
         )
         lines.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>')
-    for place, (name, color) in enumerate(zip(names, _COLORS, strict=False)):
-        x, label = _LEFT + place * 120, escape(name.replace("_", " "))
+    for index, (name, color) in enumerate(zip(names, _COLORS, strict=False)):
+        x, label = _LEFT + index * 120, escape(name.replace("_", " "))
         lines.append(f'<text x="{x}" y="{bottom + 34}" fill="{color}">{label}</text>')
     return "\n".join(lines)
 

@@ -52,8 +52,8 @@ def run(rounds: int) -> Iterator[Result]:
     yield _result(title, medians["upsert"], "--snapshot", medians["snapshot"], rounds)
 
 
-def _result(name: str, ours: Figures, peer: str, theirs: Figures, rounds: int) -> Result:
-    return Result(name, ours["cpu_s"], peer, theirs["cpu_s"], rounds)
+def _result(name: str, ours: Figures, peer: str, other: Figures, rounds: int) -> Result:
+    return Result(name, ours["cpu_s"], peer, other["cpu_s"], rounds)
 
 
 def _make(folder: Path, rows: int, few: int) -> None:

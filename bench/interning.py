@@ -23,7 +23,7 @@ def run(rounds: int) -> Iterator[Result]:
     settings = [(form, rows, 63) for rows in ("integers", "strings") for form in FORMS]
     named = {" ".join(map(str, setting)): setting for setting in [*settings, ("edits", "integers", 36)]}
     medians = in_turn(
-        {name: partial(engine, "interning_engine", *each[:2], "--bits", each[2]) for name, each in named.items()},
+        {name: partial(engine, "interning_engine", *item[:2], "--bits", item[2]) for name, item in named.items()},
         rounds,
     )
     for name, (form, rows, bits) in named.items():

@@ -47,15 +47,15 @@ def run(rounds: int, small: int = SMALL, large: int = LARGE) -> Iterator[Result]
 
 def _compared(way: str, aggregate: str, sides: Mapping[int, Side], rounds: int) -> Result:
     small, large = sides
-    theirs, ours = in_turn({str(size): side for size, side in sides.items()}, rounds).values()
+    other, ours = in_turn({str(size): side for size, side in sides.items()}, rounds).values()
     return Result(
         f"{way}, ten of {large:,} rows of a group, {aggregate.replace('_', ' ')}",
         ours["s"],
         f"ours, ten of {small:,}",
-        theirs["s"],
+        other["s"],
         rounds,
         ours_cpu_s=ours["cpu_s"],
-        peer_cpu_s=theirs["cpu_s"],
+        peer_cpu_s=other["cpu_s"],
     )
 
 

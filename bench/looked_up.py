@@ -49,7 +49,7 @@ def main(folder: Path, logs: list[Path]) -> None:
         replay.run(project, engine="inline")
     table: dict[str, Counter[bool]] = defaultdict(Counter)
     uses = readers(plan)
-    for arrangement in (each for each in plan.arrangements if not each.transient):
+    for arrangement in (entry for entry in plan.arrangements if not entry.transient):
         table["; ".join(sorted(uses[arrangement.index])) or "nothing"][arrangement.index in taken] += 1
     for use, counts in sorted(table.items(), key=lambda item: -item[1].total()):
         print(f"{counts[True]:4} looked up, {counts[False]:4} not: {use}")
@@ -63,4 +63,4 @@ def main(folder: Path, logs: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]])
+    main(Path(sys.argv[1]), [Path(item) for item in sys.argv[2:]])

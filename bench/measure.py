@@ -62,9 +62,9 @@ class Result:
 
     def line(self) -> str:
         """One JSON object, rounded to microseconds, without fields that have no value."""
-        ours, theirs = (f"{side}_{self.unit.replace(' ', '_')}" for side in ("ours", "peer"))
-        fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, theirs: self.theirs}
-        order = ["name", ours, "peer", theirs, "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
+        ours, other = (f"{side}_{self.unit.replace(' ', '_')}" for side in ("ours", "peer"))
+        fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, other: self.theirs}
+        order = ["name", ours, "peer", other, "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
         order += ["ours_peak_mib", "peer_peak_mib", "ours_bytes_per_row", "runs"]
         present = {key: fields[key] for key in order if fields[key] is not None}
         return json.dumps({key: round(it, 6) if isinstance(it, float) else it for key, it in present.items()})
@@ -90,7 +90,7 @@ def summary(runs: Sequence[Figures], of: Callable[[list[float]], float] = statis
 def agree(figures: Mapping[str, Figures], *what: str) -> None:
     """Raise Failed unless all sides have the same figures of these names."""
     if len({tuple(side[name] for name in what) for side in figures.values()}) > 1:
-        shown = {name: {each: side[each] for each in what} for name, side in figures.items()}
+        shown = {name: {item: side[item] for item in what} for name, side in figures.items()}
         raise Failed(f"the sides disagree: {shown}")
 
 

@@ -49,8 +49,8 @@ def _compared(way: str, sides: Mapping[str, Side], rounds: int, rows: int) -> It
     name = f"{way}, a filter moves by a day of {rows:,} rows"
     peers = {"pairs": "ours, each row joined with the bound", "tenth": f"ours, of {rows // 10:,} rows"}
     for peer, title in peers.items():
-        theirs = figures[peer]
-        yield Result(name, ours["s"], title, theirs["s"], rounds, ours_cpu_s=ours["cpu_s"], peer_cpu_s=theirs["cpu_s"])
+        other = figures[peer]
+        yield Result(name, ours["s"], title, other["s"], rounds, ours_cpu_s=ours["cpu_s"], peer_cpu_s=other["cpu_s"])
 
 
 class Stored:

@@ -32,17 +32,17 @@ def run(rounds: int) -> Iterator[Result]:
     agree(medians, "changes", "checksum")
     ours = medians.pop("ours")
     name = "package closure, all differences"
-    for peer, theirs in medians.items():
+    for peer, other in medians.items():
         yield Result(
             name,
             ours["s"],
             peer,
-            theirs["s"],
+            other["s"],
             rounds,
             ours_cpu_s=ours["cpu_s"],
-            peer_cpu_s=theirs["cpu_s"],
+            peer_cpu_s=other["cpu_s"],
             ours_peak_mib=ours["peak_mib"],
-            peer_peak_mib=theirs["peak_mib"],
+            peer_peak_mib=other["peak_mib"],
         )
     most = promises.amount("closure, peak memory")
     yield Result(f"{name}, peak memory", ours["peak_mib"], f"{most:g} MiB, as promised", most, rounds, unit="MiB")
@@ -62,13 +62,13 @@ def _by_version(rounds: int) -> Result:
     ours = partial(engine, "closure_engine", log, "--each", environment=SINGLE)
     medians = in_turn({"ours": ours, "dbsp": partial(dbsp_peer.closure, log)}, rounds)
     agree(medians, "changes", "checksum")
-    figures, theirs = medians["ours"], medians["dbsp"]
+    figures, other = medians["ours"], medians["dbsp"]
     return Result(
         "package closure, one fold a version, processor time",
         figures["cpu_s"],
         "dbsp, 1 worker, one transaction a version",
-        theirs["cpu_s"],
+        other["cpu_s"],
         rounds,
         ours_peak_mib=figures["peak_mib"],
-        peer_peak_mib=theirs["peak_mib"],
+        peer_peak_mib=other["peak_mib"],
     )

@@ -52,35 +52,35 @@ class Orders:
     def __init__(self, folder: Path, rows: int) -> None:
         self.folders = {"with": folder / f"with-{rows}", "without": folder / f"without-{rows}"}
         self.rng, self.rows, self.version = np.random.default_rng(3), drawn(np.arange(rows)), 0
-        for name, place in self.folders.items():
-            place.mkdir(parents=True)
-            (place / "program.py").write_text(PROGRAM)
-            (place / "dd.toml").write_text(SETTINGS.format(table="true" if name == "with" else "false"))
+        for name, location in self.folders.items():
+            location.mkdir(parents=True)
+            (location / "program.py").write_text(PROGRAM)
+            (location / "dd.toml").write_text(SETTINGS.format(table="true" if name == "with" else "false"))
         self._step(self.rows.with_columns(diff=pl.lit(1)))
 
     def change(self, *, spread: bool) -> Figures:
         """The processor time of a run of a thousand changed rows with the table, without it, and of writing all."""
         number = len(self.rows)
         begin = int(self.rng.integers(0, number - CHANGED))
-        places = self.rng.choice(number, CHANGED, replace=False) if spread else np.arange(begin, begin + CHANGED)
-        old = self.rows[np.sort(places)]
+        locations = self.rng.choice(number, CHANGED, replace=False) if spread else np.arange(begin, begin + CHANGED)
+        old = self.rows[np.sort(locations)]
         new = old.with_columns(pl.col("price") + 1)
         self.rows = self.rows.join(old.select("id"), on="id", how="anti").vstack(new).sort("id")
         figures = self._step(pl.concat([old.with_columns(diff=pl.lit(-1)), new.with_columns(diff=pl.lit(1))]))
-        place = self.folders["with"] / "warehouse"
-        script = [sys.executable, "-c", WHOLE, place / "outputs" / "orders", place.parent / "whole"]
+        location = self.folders["with"] / "warehouse"
+        script = [sys.executable, "-c", WHOLE, location / "outputs" / "orders", location.parent / "whole"]
         whole = prompt_costs(script, REPOSITORY)["cpu_s"]
-        if not pl.read_delta(str(place / "tables" / "orders")).sort("id").equals(self.rows):
+        if not pl.read_delta(str(location / "tables" / "orders")).sort("id").equals(self.rows):
             raise Failed("the table does not hold the rows")
         return {"table": max(figures["with"] - figures["without"], 0.001), "whole": whole, "run": figures["with"]}
 
     def _step(self, updates: pl.DataFrame) -> Figures:
         figures = {}
-        for name, place in self.folders.items():
-            file = place / f"{self.version}.parquet"
+        for name, location in self.folders.items():
+            file = location / f"{self.version}.parquet"
             updates.with_columns(version=pl.lit(self.version)).write_parquet(file)
-            prompt_to_prompt([DDCORE, "ingest", "orders", file, "-q"], place)
-            figures[name] = prompt_costs([DDCORE, "run", "-q"], place)["cpu_s"]
+            prompt_to_prompt([DDCORE, "ingest", "orders", file, "-q"], location)
+            figures[name] = prompt_costs([DDCORE, "run", "-q"], location)["cpu_s"]
         self.version += 1
         return figures
 

@@ -50,13 +50,13 @@ def main(folder: str, by: str) -> None:
 def cpu(process: int) -> float:
     """Seconds of processor time of a process, of those below it, and of those that had ended and were waited for."""
     of = list[tuple[int, int, float]]()
-    for place in Path("/proc").glob("[0-9]*/stat"):
+    for location in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = place.read_text()
+            text = location.read_text()
         except OSError:
             continue
         fields = text.rpartition(")")[2].split()
-        of.append((int(place.parent.name), int(fields[1]), sum(map(int, fields[11:15])) / _TICKS))
+        of.append((int(location.parent.name), int(fields[1]), sum(map(int, fields[11:15])) / _TICKS))
     family, grew = {process}, True
     while grew:
         more = {number for number, parent, _ in of if parent in family} - family

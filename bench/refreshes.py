@@ -148,8 +148,8 @@ class Refreshed:
     def _compare(self) -> None:
         for name in QUERIES:
             log = pl.read_delta(str(self.project.folder / "warehouse" / "outputs" / name))
-            theirs = pl.read_parquet(self.results / f"{name}-{self.version}.parquet")
-            if differs := difference(accumulated(log, self.version), theirs):
+            other = pl.read_parquet(self.results / f"{name}-{self.version}.parquet")
+            if differs := difference(accumulated(log, self.version), other):
                 raise Failed(f"{name} at version {self.version}: {differs}")
 
 

@@ -31,15 +31,15 @@ def run(rounds: int, nodes: int = 1_000_000, edges: int = 5_000_000) -> Iterator
             rounds,
         )
         agree(medians, "changes", "checksum")
-        ours, theirs = medians.values()
+        ours, other = medians.values()
         yield Result(
             f"breadth-first search, one fold a version, {VERSIONS} versions of {changes}",
             ours["replay_s"],
             peer,
-            theirs["replay_s"],
+            other["replay_s"],
             rounds,
             ours_cpu_s=ours["replay_cpu_s"],
-            peer_cpu_s=theirs["replay_cpu_s"],
+            peer_cpu_s=other["replay_cpu_s"],
             ours_peak_mib=ours["peak_mib"],
-            peer_peak_mib=theirs["peak_mib"],
+            peer_peak_mib=other["peak_mib"],
         )

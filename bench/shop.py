@@ -119,9 +119,9 @@ class Shop:
         self.by_duckdb()
         for file in self._results.iterdir():
             ours = pl.read_delta(str(self.folder / "warehouse" / "tables" / file.stem))
-            theirs = pl.read_parquet(file).cast(ours.schema).select(ours.columns)
-            if not ours.sort(pl.all()).equals(theirs.sort(pl.all())):
-                raise Failed(f"{file.stem} has {len(ours)} rows, DuckDB's {len(theirs)}, or other ones")
+            other = pl.read_parquet(file).cast(ours.schema).select(ours.columns)
+            if not ours.sort(pl.all()).equals(other.sort(pl.all())):
+                raise Failed(f"{file.stem} has {len(ours)} rows, DuckDB's {len(other)}, or other ones")
 
     @contextmanager
     def follower(self) -> Iterator[Follower]:

@@ -106,8 +106,18 @@ def _project(folder: Path) -> Path:
 
 
 def _ingest(project: Path, engine: str, *snapshots: Path) -> float:
-    places = snapshots if len(snapshots) == 1 else [snapshots[0].parent / "*.parquet"]
-    command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "orders", *places, "--snapshot", "--engine", engine]
+    locations = snapshots if len(snapshots) == 1 else [snapshots[0].parent / "*.parquet"]
+    command = [
+        sys.executable,
+        "-m",
+        "ddcore.cli.main",
+        "ingest",
+        "orders",
+        *locations,
+        "--snapshot",
+        "--engine",
+        engine,
+    ]
     seconds, out = prompt_to_prompt([*command, "--project", project], cwd=REPOSITORY)
     report = json.loads(out.splitlines()[-1])
     if report["nothing_new"] or report["versions"] != len(snapshots):

@@ -40,8 +40,8 @@ def compared(results: Sequence[Result]) -> str:
     lines = ["| what | ours | peer | the peer's | ratio |", "|---|--:|---|--:|--:|"]
     for it in results:
         if it.unit == "s" and any(other in it.peer for other in OTHERS):
-            ours, theirs = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
-            lines.append(f"| {it.name} | {ours} | {it.peer} | {theirs} | {it.ratio:.2f} |")
+            ours, others = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+            lines.append(f"| {it.name} | {ours} | {it.peer} | {others} | {it.ratio:.2f} |")
     return "\n".join(lines)
 
 
@@ -54,8 +54,8 @@ def rendered(results: Sequence[Result]) -> str:
     for it in results:
         promised = f"{it.limit:g}" if it.limit is not None else ""
         peaks = f"{it.ours_peak_mib:,.0f} / {it.peer_peak_mib:,.0f}" if it.ours_peak_mib and it.peer_peak_mib else ""
-        ours, theirs = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
-        figures = f"{ours} | {it.peer} | {theirs} | {it.ratio:.2f} | {promised} | {peaks}"
+        ours, other = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+        figures = f"{ours} | {it.peer} | {other} | {it.ratio:.2f} | {promised} | {peaks}"
         lines.append(f"| {it.name} | {figures} |")
     runs = sorted({it.runs for it in results})
     return "\n".join([*lines, "", f"Medians of {' or '.join(map(str, runs))} runs each, in turn, on {machine()}."])

@@ -46,10 +46,10 @@ def run(rounds: int, scale: float = 0.05) -> Iterator[Result]:
             compare(folder / "project" / "warehouse" / "outputs", results)
             return figures
 
-        ours_, theirs = in_turn({"ours": ours, "DuckDB": peer}, rounds).values()
+        ours_, other = in_turn({"ours": ours, "DuckDB": peer}, rounds).values()
     yield Result(
-        f"six TPC-H queries, {VERSIONS} refreshes", ours_["s"], "DuckDB, queries and snapshots", theirs["s"], rounds,
-        ours_cpu_s=ours_["cpu_s"], peer_cpu_s=theirs["cpu_s"],
+        f"six TPC-H queries, {VERSIONS} refreshes", ours_["s"], "DuckDB, queries and snapshots", other["s"], rounds,
+        ours_cpu_s=ours_["cpu_s"], peer_cpu_s=other["cpu_s"],
     )  # fmt: skip
 
 
@@ -77,23 +77,23 @@ def compare(outputs: Path, results: Path) -> None:
     for name in QUERIES:
         log = pl.read_delta(outputs / name)
         for version in range(VERSIONS + 1):
-            theirs = pl.read_parquet(results / f"{name}-{version}.parquet")
-            if differs := difference(accumulated(log, version), theirs):
+            other = pl.read_parquet(results / f"{name}-{version}.parquet")
+            if differs := difference(accumulated(log, version), other):
                 raise Failed(f"{name} at version {version}: {differs}")
 
 
-def difference(ours: pl.DataFrame, theirs: pl.DataFrame) -> str:
+def difference(ours: pl.DataFrame, other: pl.DataFrame) -> str:
     """How two results differ, or nothing. Floats are equal up to their last digits: DuckDB rounds in between."""
     floats = [name for name, dtype in ours.schema.items() if dtype == pl.Float64]
     exact = [name for name in ours.columns if name not in floats]
     frames = []
-    for frame in (ours, theirs.select(ours.columns)):
+    for frame in (ours, other.select(ours.columns)):
         decimals = pl.selectors.decimal().cast(pl.Decimal(38, 6))
         frames.append(frame.with_columns(decimals, pl.selectors.integer().cast(pl.Int64)).sort(exact))
-    mine, others = frames
-    if not mine.select(exact).equals(others.select(exact)):
-        return f"ours {mine.rows()[:3]}, DuckDB's {others.rows()[:3]}"
+    own, others = frames
+    if not own.select(exact).equals(others.select(exact)):
+        return f"ours {own.rows()[:3]}, DuckDB's {others.rows()[:3]}"
     for name in floats:
-        if not mine.select(((pl.col(name) - others[name]).abs() <= 1e-9 * pl.col(name).abs()).all()).item():
-            return f"{name}: ours {mine[name].to_list()[:3]}, DuckDB's {others[name].to_list()[:3]}"
+        if not own.select(((pl.col(name) - others[name]).abs() <= 1e-9 * pl.col(name).abs()).all()).item():
+            return f"{name}: ours {own[name].to_list()[:3]}, DuckDB's {others[name].to_list()[:3]}"
     return ""

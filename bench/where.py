@@ -68,16 +68,16 @@ def run(rounds: int) -> Iterator[Result]:
         one, other = (runs[f"in one process: {side}"]["rows"] for side in ("ours", "duckdb"))
         if one != other:
             raise Failed(f"in one process: {one} rows, DuckDB has {other}")
-        figures = {name: each["cpu_s"] for name, each in runs.items()}
+        figures = {name: item["cpu_s"] for name, item in runs.items()}
     for name in questions:
-        ours, theirs = (
+        ours, others = (
             figures[f"{name}: {who}all_trips"] - figures[f"{name}: {who}ten_trips"] for who in ("", "DuckDB: ")
         )
         what = f"dd show of {rows:,} rows, {name}, processor time beyond the start"
-        yield Result(what, max(ours, 0.001), "DuckDB", max(theirs, 0.001), rounds)
-    ours, theirs = (figures[f"in one process: {side}"] for side in ("ours", "duckdb"))
+        yield Result(what, max(ours, 0.001), "DuckDB", max(others, 0.001), rounds)
+    ours, others = (figures[f"in one process: {side}"] for side in ("ours", "duckdb"))
     what = f"at(where=) of {rows:,} rows in one process, one row by a column in the log's order, processor time"
-    yield Result(what, ours, "DuckDB", theirs, rounds)
+    yield Result(what, ours, "DuckDB", others, rounds)
     start = figures["one row by a column in the log's order: ten_trips"]
     yield Result(
         "dd show --where of ten rows, processor time", start, "Python importing Polars", figures["Polars"], rounds
@@ -134,9 +134,9 @@ def first_changes(folder: Path) -> Figures:
 def agree(folder: Path, condition: str, limit: int) -> None:
     """Raise Failed where the two do not show as many rows."""
     lines = prompt_to_prompt(_command("all_trips", condition, limit), folder)[1].splitlines()
-    theirs = int(prompt_to_prompt(_query(folder, "all_trips", condition, limit), REPOSITORY)[1])
-    if len(lines) - 4 != theirs:
-        raise Failed(f"where {condition}: {len(lines) - 4} rows, DuckDB has {theirs}")
+    other = int(prompt_to_prompt(_query(folder, "all_trips", condition, limit), REPOSITORY)[1])
+    if len(lines) - 4 != other:
+        raise Failed(f"where {condition}: {len(lines) - 4} rows, DuckDB has {other}")
 
 
 def _command(output: str, condition: str, limit: int) -> list[object]:

@@ -20,17 +20,17 @@ def main(side: str, project: Path, rows: int, times: int) -> None:
     """Ask for rows all over the log; other ones each time."""
     ask = (_ours if side == "ours" else _duckdb)(project)
     took, found = [], 0
-    for place, trip in enumerate(_trips(rows, WARM + times)):
+    for index, trip in enumerate(_trips(rows, WARM + times)):
         begun = time.process_time()
         number = ask(f"trip = {trip}")
-        if place >= WARM:
+        if index >= WARM:
             took.append(time.process_time() - begun)
             found += number
     print(json.dumps({"cpu_s": statistics.median(took), "rows": found}))
 
 
 def _trips(rows: int, times: int) -> Iterator[int]:
-    return (1 + place * (rows - 1) // times for place in range(times))
+    return (1 + location * (rows - 1) // times for location in range(times))
 
 
 def _ours(project: Path) -> Callable[[str], int]:

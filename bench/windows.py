@@ -33,13 +33,13 @@ SIZES |= {(name,): SMALLER for name in _HALF}
 
 def run(rounds: int) -> Iterator[Result]:
     """Both sizes of each function; a result is compared with Polars'."""
-    for (function, *place), (large, small) in SIZES.items():
-        sides = {str(rows): partial(engine, "windows_engine", function, rows, *place) for rows in (large, small)}
+    for (function, *location), (large, small) in SIZES.items():
+        sides = {str(rows): partial(engine, "windows_engine", function, rows, *location) for rows in (large, small)}
         figures = in_turn(sides, rounds)
-        ours, theirs = figures[str(large)], figures[str(small)]
-        what = " at the ".join((function.replace("_", " "), *place))
+        ours, other = figures[str(large)], figures[str(small)]
+        what = " at the ".join((function.replace("_", " "), *location))
         name = f"a fold in a Session, {what}, one row more in {large:,}"
         yield Result(
-            name, ours["s"], f"ours, in {small:,}", theirs["s"], rounds,
-            ours_cpu_s=ours["cpu_s"], peer_cpu_s=theirs["cpu_s"],
+            name, ours["s"], f"ours, in {small:,}", other["s"], rounds,
+            ours_cpu_s=ours["cpu_s"], peer_cpu_s=other["cpu_s"],
         )  # fmt: skip

@@ -61,7 +61,7 @@ FUNCTIONS: dict[str, tuple[Callable[[], Any], pl.Expr]] = {
         lambda: dd.sum("x").groups_between(-3, 3, exclude="ties"), pl.sum_horizontal([*_AROUND, X]),
     ),
     "moving_count": (
-        lambda: _frame(dd.count(where="x > 500")), pl.sum_horizontal([each > 500 for each in (*_AROUND, X)]),
+        lambda: _frame(dd.count(where="x > 500")), pl.sum_horizontal([item > 500 for item in (*_AROUND, X)]),
     ),
     "moving_distinct": (
         lambda: dd.count_distinct("x").rows_between(-1, 0), 1 + (X.shift(1) != X).fill_null(value=False),
@@ -129,24 +129,24 @@ def _log(numbers: Any, values: Any, version: int) -> pl.DataFrame:
     return log.select(pl.lit(0).cast(pl.Int64).alias("k"), "n", "x", version=version, diff=1)
 
 
-def _is_close(ours: pl.Series, theirs: pl.Series) -> bool:
+def _is_close(ours: pl.Series, other: pl.Series) -> bool:
     """Whether results are equal; of what Polars rounds on the way, about."""
-    if not theirs.dtype.is_numeric():
-        return ours.equals(theirs)
-    ours, theirs = ours.cast(pl.Float64), theirs.cast(pl.Float64)
-    frame = pl.DataFrame({"ours": ours, "theirs": theirs})
+    if not other.dtype.is_numeric():
+        return ours.equals(other)
+    ours, other = ours.cast(pl.Float64), other.cast(pl.Float64)
+    frame = pl.DataFrame({"ours": ours, "theirs": other})
     far = (pl.col("ours") - pl.col("theirs")).abs() > 1e-9 * pl.col("theirs").abs().max()
-    return ours.is_null().equals(theirs.is_null()) and not frame.select(far.any()).item()
+    return ours.is_null().equals(other.is_null()) and not frame.select(far.any()).item()
 
 
 def main(function: str, rows: int, at: str | None) -> None:
     """Fold the rows, then one at a time; print the median figures of these. Compares the last result with Polars'."""
     make, expected = FUNCTIONS[function]
     rng, figures = np.random.default_rng(1), list[Figures]()
-    places = rng.permutation(rows)[: VERSIONS + 1]
+    locations = rng.permutation(rows)[: VERSIONS + 1]
     if at is not None:
-        places = np.arange(VERSIONS) + {"start": 0, "middle": rows // 2, "end": rows}[at]
-    numbers = pl.Series(places * 2 + 1)
+        locations = np.arange(VERSIONS) + {"start": 0, "middle": rows // 2, "end": rows}[at]
+    numbers = pl.Series(locations * 2 + 1)
     load = _log(np.arange(rows) * 2, rng.integers(0, 1000, rows), 0)
     compile_kernels()
 

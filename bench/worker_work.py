@@ -66,8 +66,8 @@ def folded(folder: Path, workers: int) -> Figures:
     print(f"{workers} workers: {figures}", file=sys.stderr, flush=True)
     logs = [pl.read_delta(str(log)) for log in sorted((folder / "warehouse" / "outputs").iterdir())]
     number = sum(
-        place * int(log.select(pl.struct(pl.all()).hash(SEED) % 2**30).to_series().sum())
-        for place, log in enumerate(logs, 1)
+        index * int(log.select(pl.struct(pl.all()).hash(SEED) % 2**30).to_series().sum())
+        for index, log in enumerate(logs, 1)
     )
     return {"bytes": 0.0, "supersteps": 0.0, **figures, "log": number}
 

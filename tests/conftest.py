@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import seeds
-from trams import dd, folded, fresh, here, mine  # noqa: F401 - fixtures
+from trams import copied, dd, folded, fresh, here  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -293,9 +293,9 @@ def test_statistics_and_orders(fold: folding.Fold) -> None:
     log = fold(lambda rows: {"out": rows.group_by("k").agg(rows=dd.count(), **calls)}, rows=rows)["out"]
     found = {row[0]: row[1:] for row, _ in log}
     assert found["a"][0] == 4 and found[None][0] == 1
-    for place, (call, (one, other)) in enumerate(GATHERED_CASES.items(), 1):
+    for index, (call, (one, other)) in enumerate(GATHERED_CASES.items(), 1):
         for key, wanted in (("a", one), (None, other)):
-            actual = found[key][place]
+            actual = found[key][index]
             close = pytest.approx(wanted, rel=1e-15, nan_ok=True) if isinstance(wanted, float) else wanted
             assert actual == close, f"{call} of {key}: {actual}, not {wanted}"
 
@@ -464,12 +464,12 @@ def test_means_of_large_groups(kind: str, seed: int) -> None:
     dtype, value = DRAWN[kind]
     updates = [(0, value(rng), 0, 2**62)]
     for _ in range(120):
-        each, come, count = value(rng), rng.randrange(30), rng.choice([1, 1, 2, -1, 2**50])
+        item, come, count = value(rng), rng.randrange(30), rng.choice([1, 1, 2, -1, 2**50])
         if kind == "float64" and rng.random() < 0.1:
-            each = rng.choice([math.inf, -math.inf, math.nan])
-        updates.append((0, each, come, count))
+            item = rng.choice([math.inf, -math.inf, math.nan])
+        updates.append((0, item, come, count))
         if rng.random() < 0.9:
-            updates.append((0, each, rng.randint(come, 30), -count))
+            updates.append((0, item, rng.randint(come, 30), -count))
     rows = frame_of(dtype, updates)
     expected = folding.by_reference(alone, rows=rows)
     assert folding.whole(alone, rows=rows) == expected, f"seed {seed}"

@@ -108,10 +108,10 @@ class Srv:
 
 @pytest.fixture(scope="module")
 def srv(airflow: Airflow, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Srv]:
-    place = Srv(tmp_path_factory.mktemp("srv"))
-    place.write_dag("trams.py", airflow.dags)
-    yield place
-    (place.folder / "halt").unlink(missing_ok=True)  # or a task that a failed test left would go on for ever
+    location = Srv(tmp_path_factory.mktemp("srv"))
+    location.write_dag("trams.py", airflow.dags)
+    yield location
+    (location.folder / "halt").unlink(missing_ok=True)  # or a task that a failed test left would go on for ever
 
 
 def test_all_that_is_new_is_folded_and_the_xcom_is_the_last_line(airflow: Airflow, srv: Srv) -> None:

@@ -153,7 +153,7 @@ def test_a_trace_gathers_from_disk_what_it_gathers_from_memory(tmp_path: Path) -
     stored = store(tmp_path, run, HASHED)
     keys, _ = distinct_keys(run, len(HASHED.key))
     some = Keys(keys.codes[::7].copy(), np.ascontiguousarray(keys.words[:, ::7]))
-    found, wanted = (gather([each], some, values=2, depth=1) for each in (stored, run))
+    found, wanted = (gather([item], some, values=2, depth=1) for item in (stored, run))
     for name in ("offsets", "words", "times", "diffs"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
 
@@ -344,9 +344,11 @@ def test_a_damaged_file_is_named_with_the_way_on(tmp_path: Path, damage: str) ->
 def test_any_number_of_runs_are_open_with_few_descriptors(tmp_path: Path) -> None:
     """200 runs of which each is looked into, and 200 that are read whole, where 48 files may be open at once."""
     create(Writer(), tmp_path, DIRECT)
-    for layout_rows, place in ((1025, "large"), (3, "small")):
+    for layout_rows, location in ((1025, "large"), (3, "small")):
         for number in range(200):
-            arrangements.write_run(tmp_path / place, number, 0, make(DIRECT, layout_rows), DIRECT, budget=SMALL_GROUPS)
+            arrangements.write_run(
+                tmp_path / location, number, 0, make(DIRECT, layout_rows), DIRECT, budget=SMALL_GROUPS
+            )
     opening = """
 import resource, sys
 from pathlib import Path

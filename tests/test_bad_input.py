@@ -79,24 +79,24 @@ def csv(text: str, head: str = HEAD) -> str:
 # --- columns ----------------------------------------------------------------------------------------------------------
 
 
-def test_missing_column(mine: Path, refused: Refused) -> None:
+def test_missing_column(copied: Path, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,1,a,b\n", "version,diff,src,dst\n"))
     assert error == "wrong.csv: the column 'minutes' is missing; there are: version, diff, src, dst"
     assert "--column minutes=" in hint
 
 
-def test_misspelt_column(mine: Path, refused: Refused) -> None:
+def test_misspelt_column(copied: Path, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,1,a,b,2\n", "version,diff,src,dst,minuts\n"))
     assert "wrong.csv: the column 'minutes' is missing" in error
     assert hint == "did you mean 'minuts'? then say: --column minutes=minuts"
 
 
-def test_missing_diff_column(mine: Path, refused: Refused) -> None:
+def test_missing_diff_column(copied: Path, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,a,b,2\n", "version,src,dst,minutes\n"))
     assert "wrong.csv: the column 'diff' is missing" in error and "--diff 1" in hint
 
 
-def test_wrong_type(mine: Path, refused: Refused) -> None:
+def test_wrong_type(copied: Path, refused: Refused) -> None:
     error, _ = refused(1, "ingest", "links", csv("6,1,a,b,2\n6,1,a,b,long\n"))
     assert error == "wrong.csv: column 'minutes': 'long' is not a whole number (row 3)"
     wrong = {"version": [6], "diff": [1], "src": ["a"], "dst": ["b"], "minutes": [date(2026, 1, 31)]}
@@ -109,7 +109,7 @@ def test_wrong_type(mine: Path, refused: Refused) -> None:
 # --- versions and diffs -----------------------------------------------------------------------------------------------
 
 
-def test_non_integer_diff(mine: Path, refused: Refused) -> None:
+def test_non_integer_diff(copied: Path, refused: Refused) -> None:
     error, _ = refused(1, "ingest", "links", csv("6,1.5,a,b,2\n"))
     assert error == "wrong.csv: column 'diff': '1.5' is not a whole number (row 2)"
     wrong = {"version": [6], "diff": [0.5], "src": ["a"], "dst": ["b"], "minutes": [2]}
@@ -119,17 +119,17 @@ def test_non_integer_diff(mine: Path, refused: Refused) -> None:
     )
 
 
-def test_overflowing_diff(mine: Path, refused: Refused) -> None:
+def test_overflowing_diff(copied: Path, refused: Refused) -> None:
     error, _ = refused(1, "ingest", "links", csv("6,9223372036854775808,a,b,2\n"))
     assert error == "wrong.csv: column 'diff': '9223372036854775808' does not fit into int64 (row 2)"
 
 
-def test_diffs_that_overflow_together(mine: Path, refused: Refused) -> None:
+def test_diffs_that_overflow_together(copied: Path, refused: Refused) -> None:
     error, _ = refused(1, "ingest", "links", csv("6,9223372036854775807,a,b,2\n6,1,a,b,2\n"))
     assert "int64" in error and "a" in error
 
 
-def test_a_count_that_overflows_in_the_fold(mine: Path, dd: Command, refused: Refused) -> None:
+def test_a_count_that_overflows_in_the_fold(copied: Path, dd: Command, refused: Refused) -> None:
     """Each diff fits; their sum over two versions, and the count of a join's rows, do not."""
     Path("program.py").write_text(
         "def program(links, starts):\n"
@@ -142,12 +142,12 @@ def test_a_count_that_overflows_in_the_fold(mine: Path, dd: Command, refused: Re
     assert "5000000000" not in "".join(journeys(dd))
 
 
-def test_negative_version(mine: Path, refused: Refused) -> None:
+def test_negative_version(copied: Path, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("-6,1,a,b,2\n"))
     assert (error, hint) == ("wrong.csv: column 'version': '-6' is negative (row 2)", "times start at 0")
 
 
-def test_version_already_folded(mine: Path, refused: Refused) -> None:
+def test_version_already_folded(copied: Path, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,1,Zoo,Farm,2\n2,1,Zoo,Airport,20\n"))
     assert error == (
         "1 of 2 rows are late: version 5 is closed; "
@@ -166,7 +166,7 @@ def parquet(rows: int = 1000) -> Path:
     return Path("wrong.parquet")
 
 
-def test_unreadable_parquet(mine: Path, refused: Refused) -> None:
+def test_unreadable_parquet(copied: Path, refused: Refused) -> None:
     Path("wrong.parquet").write_text("this is no Parquet file")
     assert refused(1, "ingest", "links", "wrong.parquet")[0].startswith("wrong.parquet: not a readable Parquet file: ")
     file = parquet()
@@ -177,7 +177,7 @@ def test_unreadable_parquet(mine: Path, refused: Refused) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 3, 0.5, 0.99])
-def test_truncated_parquet(mine: Path, refused: Refused, kept: float) -> None:
+def test_truncated_parquet(copied: Path, refused: Refused, kept: float) -> None:
     file = parquet()
     whole = file.read_bytes()
     file.write_bytes(whole[: int(kept * len(whole)) if kept < 1 else int(kept)])
@@ -186,7 +186,7 @@ def test_truncated_parquet(mine: Path, refused: Refused, kept: float) -> None:
     assert refused(1, "ingest", "links", csv("6,1,a,b,2\n"), "wrong.parquet")[0].startswith("wrong.parquet: ")
 
 
-def test_empty_source(mine: Path, refused: Refused) -> None:
+def test_empty_source(copied: Path, refused: Refused) -> None:
     assert "wrong.csv: no rows" in refused(1, "ingest", "links", csv(""))[0]
     assert "wrong.csv: an empty file" in refused(1, "ingest", "links", csv("", ""))[0]
     frame = pl.read_parquet(parquet()).clear()
@@ -196,7 +196,7 @@ def test_empty_source(mine: Path, refused: Refused) -> None:
     assert "no data file" in refused(1, "ingest", "links", "nothing")[0]
 
 
-def test_no_version_column_and_no_rule(mine: Path, dd: Command, refused: Refused) -> None:
+def test_no_version_column_and_no_rule(copied: Path, dd: Command, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("1,a,b,2\n", "diff,src,dst,minutes\n"))
     assert error == "wrong.csv: the column 'version' is missing; there are: diff, src, dst, minutes"
     assert "--version N" in hint and "--column version=COLUMN" in hint
@@ -204,7 +204,7 @@ def test_no_version_column_and_no_rule(mine: Path, dd: Command, refused: Refused
     assert dd("ingest", "links", "wrong.csv", "--version", "6", "-q")[0] == 0
 
 
-def test_a_source_of_another_form_is_told_the_option(mine: Path, refused: Refused) -> None:
+def test_a_source_of_another_form_is_told_the_option(copied: Path, refused: Refused) -> None:
     _, hint = refused(1, "ingest", "links", csv("a,b,2\n", "src,dst,minutes\n"))
     assert all(option in hint for option in ("--snapshot", "--append", "--version N"))
     _, hint = refused(1, "ingest", "links", csv("6;1;a;b;2\n", "version;diff;src;dst;minutes\n"))
@@ -217,7 +217,7 @@ def test_a_source_of_another_form_is_told_the_option(mine: Path, refused: Refuse
     assert hint == "versions are whole numbers; a date can be the name of one: --version N --label DATE"
 
 
-def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(mine: Path, refused: Refused) -> None:
+def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(copied: Path, refused: Refused) -> None:
     Path("stops.csv").write_text('version,diff,stop,"zone no",opened,fee\n1,1,Zoo,3,2020-05-01,1.5\n1,1,Park,,,2\n')
     error, hint = refused(2, "ingest", "zones", "stops.csv")
     assert error == "no input 'zones' in dd.toml; there are: links, starts"
@@ -239,7 +239,7 @@ def test_an_unknown_input_is_told_the_schema_that_the_source_looks_like(mine: Pa
     assert refused(2, "ingest", "linsk", "nowhere.csv")[1] == "did you mean 'links'?"
 
 
-def test_missing_source(mine: Path, refused: Refused) -> None:
+def test_missing_source(copied: Path, refused: Refused) -> None:
     error, _ = refused(2, "ingest", "links", "data/lnks.csv")
     assert "data/lnks.csv: there is no such file or folder" in error
 
@@ -247,25 +247,25 @@ def test_missing_source(mine: Path, refused: Refused) -> None:
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_unknown_input(mine: Path, refused: Refused) -> None:
+def test_unknown_input(copied: Path, refused: Refused) -> None:
     error, hint = refused(2, "ingest", "linsk", "data/links.csv")
     assert error == "no input 'linsk' in dd.toml; there are: links, starts"
     assert "did you mean 'links'?" in hint
 
 
-def test_an_input_that_only_the_program_knows(mine: Path, refused: Refused) -> None:
+def test_an_input_that_only_the_program_knows(copied: Path, refused: Refused) -> None:
     Path("program.py").write_text("def program(links, stops):\n    return {'journeys': links}\n")
     error, hint = refused(1, "run")
     assert "it has the parameters stops, which [inputs] of dd.toml lacks" in error and hint
 
 
 @pytest.mark.parametrize("command", [["show", "journey"], ["diff", "journey", "1..2"]])
-def test_unknown_output(mine: Path, refused: Refused, command: list[str]) -> None:
+def test_unknown_output(copied: Path, refused: Refused, command: list[str]) -> None:
     error, hint = refused(2, *command)
     assert (error, hint) == ("no output 'journey'; there are: journeys", "did you mean 'journeys'?")
 
 
-def test_an_output_that_only_the_project_knows(mine: Path, refused: Refused) -> None:
+def test_an_output_that_only_the_project_knows(copied: Path, refused: Refused) -> None:
     toml = Path("dd.toml")
     toml.write_text(toml.read_text().replace("[outputs.journeys]", "[outputs.jurneys]"))
     error, _ = refused(2, "run")
@@ -273,7 +273,7 @@ def test_an_output_that_only_the_project_knows(mine: Path, refused: Refused) -> 
 
 
 @pytest.mark.parametrize("command", [["show", "journeys", "--at", "6"], ["diff", "journeys", "1..6"]])
-def test_unknown_version(mine: Path, refused: Refused, command: list[str]) -> None:
+def test_unknown_version(copied: Path, refused: Refused, command: list[str]) -> None:
     error, hint = refused(2, *command)
     assert "version 6 is not yet complete: the last folded version is 5" in error and "ddcore status" in hint
 
@@ -281,7 +281,7 @@ def test_unknown_version(mine: Path, refused: Refused, command: list[str]) -> No
 # --- the program ------------------------------------------------------------------------------------------------------
 
 
-def test_program_that_does_not_import(mine: Path, refused: Refused) -> None:
+def test_program_that_does_not_import(copied: Path, refused: Refused) -> None:
     Path("program.py").write_text("import no_such_module\n")
     error, _ = refused(1, "run")
     assert error.startswith("program.py:1: the program does not import: ModuleNotFoundError")
@@ -304,7 +304,7 @@ def test_program_that_does_not_import(mine: Path, refused: Refused) -> None:
         ("return 1 / 0", "program.py:2: the program fails: ZeroDivisionError"),
     ],
 )
-def test_program_that_returns_no_collection(mine: Path, refused: Refused, body: str, says: str) -> None:
+def test_program_that_returns_no_collection(copied: Path, refused: Refused, body: str, says: str) -> None:
     Path("program.py").write_text(f"def program(links, starts):\n    {body}\n")
     assert says in refused(1, "run")[0]
 
@@ -320,7 +320,7 @@ IN_A_FUNCTION = [
 
 
 @pytest.mark.parametrize(("body", "says"), IN_A_FUNCTION)
-def test_program_that_leaves(mine: Path, dd: Command, refused: Refused, body: str, says: str) -> None:
+def test_program_that_leaves(copied: Path, dd: Command, refused: Refused, body: str, says: str) -> None:
     """Where the program is imported, where it is built, and in a function: an error with the line, never a success."""
     program = "def program(links, starts):\n"
     Path("program.py").write_text(f"frame = [1]\n{body}\n{program}    return {{'journeys': starts}}\n")
@@ -334,7 +334,7 @@ def test_program_that_leaves(mine: Path, dd: Command, refused: Refused, body: st
     assert error == f"program.py:4: the function split failed at program.py:2: {says}"
 
 
-def test_function_that_is_not_deterministic(mine: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_that_is_not_deterministic(copied: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     function = (
         "import time\nimport polars as pl\n"
         "def stamp(frame):\n    return frame.select('row', stop=pl.lit(time.perf_counter_ns()))\n"
@@ -357,14 +357,14 @@ def test_function_that_is_not_deterministic(mine: Path, refused: Refused, monkey
         ("n=dd.count(where='stp')", "program.py:3: agg(n=...), where=: there is no column stp"),
     ],
 )
-def test_wrong_aggregate(mine: Path, refused: Refused, aggregate: str, says: str) -> None:
+def test_wrong_aggregate(copied: Path, refused: Refused, aggregate: str, says: str) -> None:
     program = "import ddcore as dd\ndef program(links, starts):\n"
     Path("program.py").write_text(f"{program}    return {{'journeys': starts.group_by().agg({aggregate})}}\n")
     assert says in refused(1, "run")[0]
 
 
 @pytest.mark.parametrize("name", ["a/b", "", ".x", "a\nb", "\x1b[1m", "n" * 300])
-def test_output_that_no_folder_can_be_called(mine: Path, refused: Refused, name: str) -> None:
+def test_output_that_no_folder_can_be_called(copied: Path, refused: Refused, name: str) -> None:
     Path("program.py").write_text(f"def program(links, starts):\n    return {{{name!r}: starts}}\n")
     for arguments in (["run"], ["run", "--full-refresh"]):
         error, _ = refused(1, *arguments)
@@ -372,13 +372,13 @@ def test_output_that_no_folder_can_be_called(mine: Path, refused: Refused, name:
 
 
 @pytest.mark.parametrize(("columns", "says"), [("**{'a b': 'stop'}", "'a b'"), ("a='stop', A='stop'", "a and A")])
-def test_output_with_a_column_that_no_table_has(mine: Path, refused: Refused, columns: str, says: str) -> None:
+def test_output_with_a_column_that_no_table_has(copied: Path, refused: Refused, columns: str, says: str) -> None:
     Path("program.py").write_text(f"def program(links, starts):\n    return {{'journeys': starts.select({columns})}}\n")
     error, _ = refused(1, "run", "--full-refresh")
     assert error.startswith("output journeys: Delta tables") and says in error
 
 
-def test_function_that_holds_an_open_file(mine: Path, refused: Refused) -> None:
+def test_function_that_holds_an_open_file(copied: Path, refused: Refused) -> None:
     Path("program.py").write_text(
         "log = open('log', 'w')\n"
         "def split(frame):\n    print(frame, file=log)\n    return frame\n"
@@ -389,7 +389,7 @@ def test_function_that_holds_an_open_file(mine: Path, refused: Refused) -> None:
     assert error.startswith("program.py:6: the function split: log is of type TextIOWrapper") and hint
 
 
-def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
+def test_changed_program(copied: Path, dd: Command, refused: Refused) -> None:
     text = Path("program.py").read_text()
     Path("program.py").write_text(text.replace('col("minutes")', 'col("minutes") * 2'))
     code, _, err = dd("run")
@@ -399,7 +399,7 @@ def test_changed_program(mine: Path, dd: Command, refused: Refused) -> None:
     assert "Zoo            28" in journeys(dd)
 
 
-def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
+def test_changed_schema_of_an_input(copied: Path, refused: Refused) -> None:
     text = Path("dd.toml").read_text()
     Path("dd.toml").write_text(text.replace('minutes = "int64"', 'minutes = "float64"'))
     Path("program.py").write_text("def program(links, starts):\n    return {'journeys': starts}\n")
@@ -413,7 +413,7 @@ def test_changed_schema_of_an_input(mine: Path, refused: Refused) -> None:
 # --- rows that never were, and loops that never end -------------------------------------------------------------------
 
 
-def test_retraction_of_a_row_that_never_was(mine: Path, dd: Command, refused: Refused) -> None:
+def test_retraction_of_a_row_that_never_was(copied: Path, dd: Command, refused: Refused) -> None:
     error, hint = refused(1, "ingest", "links", csv("6,1,Zoo,Farm,2\n6,-1,Zoo,Airport,20\n"))
     assert error == (
         "wrong.csv: retracts src='Zoo', dst='Airport', minutes=20 at version 6, and the row does not exist: "
@@ -466,7 +466,7 @@ def test_a_loop_that_diverges(fresh: Path, dd: Command, refused: Refused) -> Non
     assert journeys(dd) == before and "at 5  9 rows" in before
     assert journeys(dd, "--at", "4")[1].startswith("at 4  ")
     failed = [record for record in records(dd("log", "--json")[1]) if record["kind"] == "failed"]
-    assert [(each["first"], each["last"], each["error"]) for each in failed] == [(6, 7, error)] * 2
+    assert [(item["first"], item["last"], item["error"]) for item in failed] == [(6, 7, error)] * 2
     assert error in dd("log")[1][1]
     assert records(dd("status", "--json")[1])[0]["unfinished"] is None
     # the versions before it, and then the one that was put right
@@ -476,7 +476,7 @@ def test_a_loop_that_diverges(fresh: Path, dd: Command, refused: Refused) -> Non
     assert "Farm           16" in journeys(dd)
 
 
-def test_a_loop_that_gets_more_rounds(mine: Path, dd: Command, refused: Refused) -> None:
+def test_a_loop_that_gets_more_rounds(copied: Path, dd: Command, refused: Refused) -> None:
     """The hint of the error leads on: with another limit the program is the same, and goes on from its state."""
     Path("program.py").write_text(LOOP.replace("max_rounds=40", "max_rounds=9"))
     assert dd("run", "--full-refresh", "-q")[0] == 0
@@ -492,7 +492,7 @@ def test_a_loop_that_gets_more_rounds(mine: Path, dd: Command, refused: Refused)
     assert journeys(dd) == found
 
 
-def test_a_failed_full_refresh_leaves_what_was_there(mine: Path, dd: Command, refused: Refused) -> None:
+def test_a_failed_full_refresh_leaves_what_was_there(copied: Path, dd: Command, refused: Refused) -> None:
     before, text = journeys(dd), Path("program.py").read_text()
     Path("program.py").write_text(LOOP.replace("max_rounds=40", "max_rounds=2"))
     assert "did not reach a fixed point" in refused(1, "run", "--full-refresh")[0]
@@ -504,7 +504,7 @@ def test_a_failed_full_refresh_leaves_what_was_there(mine: Path, dd: Command, re
     assert "Farm           16" in journeys(dd)
 
 
-def test_a_row_that_makes_an_expression_fail(mine: Path, dd: Command, refused: Refused) -> None:
+def test_a_row_that_makes_an_expression_fail(copied: Path, dd: Command, refused: Refused) -> None:
     assert dd("ingest", "links", csv("6,1,Zoo,Farm,9223372036854775807\n"), "-q")[0] == 0
     error, _ = refused(1, "run")
     assert "total" in error
@@ -526,12 +526,12 @@ def test_warehouse_not_writable(fresh: Path, refused: Refused) -> None:
     assert refused(2, *ingest)[0] == f"the warehouse {fresh / 'warehouse'} is not a folder"
 
 
-def test_a_second_run_at_the_same_time(mine: Path, dd: Command, refused: Refused) -> None:
+def test_a_second_run_at_the_same_time(copied: Path, dd: Command, refused: Refused) -> None:
     with Warehouse("warehouse").lock("ddcore run", run=2):
         for arguments in (["run"], ["run", "--full-refresh"], ["ingest", "starts", "data/starts.csv"]):
             error, hint = refused(75, *arguments)
             assert re.fullmatch(
-                rf"warehouse {re.escape(str(mine))}/warehouse is in use by ddcore run "
+                rf"warehouse {re.escape(str(copied))}/warehouse is in use by ddcore run "
                 rf"\(host \S+, pid {os.getpid()}, since \S+, run 2\)",
                 error,
             )
@@ -562,15 +562,15 @@ def process(*arguments: str, limit: int | None = None) -> subprocess.CompletedPr
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("limit", [200, 3_000, 20_000])
-def test_full_disk_in_the_middle(mine: Path, dd: Command, limit: int) -> None:
+def test_full_disk_in_the_middle(copied: Path, dd: Command, limit: int) -> None:
     """No file beyond ``limit`` bytes: the disk is full in the ledger, in a commit, or in the middle of the data."""
     many_links(Path("many.csv"))
     assert dd("ingest", "links", "many.csv", "-q")[0] == 0
-    before, undisturbed = visible()[:3], shutil.copytree(mine, mine.parent / "undisturbed")
+    before, undisturbed = visible()[:3], shutil.copytree(copied, copied.parent / "undisturbed")
     done = process("run", limit=limit)
     *_, error, hint = done.stderr.splitlines()  # before them, a thread of delta-rs may have its say
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.match(rf"error: cannot .* {re.escape(str(mine))}/warehouse/.*File too large", error)
+    assert re.match(rf"error: cannot .* {re.escape(str(copied))}/warehouse/.*File too large", error)
     assert hint.strip()
     assert visible()[:3] == before
     assert journeys(dd)[1] == "at 5  7 rows"
@@ -581,7 +581,7 @@ def test_full_disk_in_the_middle(mine: Path, dd: Command, limit: int) -> None:
     assert visible()[2] == visible(undisturbed / "warehouse")[2]
 
 
-def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
+def test_full_disk_in_the_middle_of_an_ingest(copied: Path, dd: Command) -> None:
     many_links(Path("many.csv"))
     before = visible()
     done = process("ingest", "links", "many.csv", limit=5_000)
@@ -593,7 +593,7 @@ def test_full_disk_in_the_middle_of_an_ingest(mine: Path, dd: Command) -> None:
 
 
 @pytest.mark.parametrize("room", ["state", "outputs"])
-def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
+def test_permission_error_in_the_middle(copied: Path, dd: Command, monkeypatch: pytest.MonkeyPatch, room: str) -> None:
     """Files may not be made in one room of the warehouse; root may do all, so the system call itself refuses."""
     from ddcore.io.parquet import datafile
     from ddcore.io.state import run_writer
@@ -616,7 +616,7 @@ def test_permission_error_in_the_middle(mine: Path, dd: Command, monkeypatch: py
             patched.setattr(module, "write", forbidden(module.write))
         code, out, err = dd("run")
     assert (code, out, len(err)) == (1, [], 2)
-    assert err[0].startswith("error: cannot ") and f"{mine}/warehouse/{room}" in err[0] and err[1].strip()
+    assert err[0].startswith("error: cannot ") and f"{copied}/warehouse/{room}" in err[0] and err[1].strip()
     assert visible()[:3] == before
     assert dd("run", "-q") == (0, [], [])
     assert journeys(dd)[1] == "at 6  57 rows"

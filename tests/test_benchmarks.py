@@ -385,9 +385,9 @@ def test_the_closure_of_dbsp_is_that_of_plain_python(
         for version, diff, rows in moves
     ).write_parquet(log)
     closures.main(str(log))
-    plain, theirs = json.loads(capsys.readouterr().out), peer.closure(log)
-    assert (theirs["changes"], theirs["checksum"]) == (plain["changes"], plain["checksum"])
-    assert theirs["changes"] > 30_000 and theirs["cpu_s"] > 0 and theirs["peak_mib"] > 1
+    plain, other = json.loads(capsys.readouterr().out), peer.closure(log)
+    assert (other["changes"], other["checksum"]) == (plain["changes"], plain["checksum"])
+    assert other["changes"] > 30_000 and other["cpu_s"] > 0 and other["peak_mib"] > 1
 
 
 def test_a_benchmark_without_cargo_says_so_in_one_line(tmp_path: Path) -> None:
@@ -550,6 +550,6 @@ def test_refreshes_of_tpch_are_compared_with_duckdb(bench: Any, monkeypatch: pyt
     rows = list(refreshes.run(1))
     assert [bench("promises").with_limit("refreshes", row).limit for row in rows] == [None, None, 1.0, 1.3, 0.1]
     assert all(row.ours > 0 and row.theirs > 0 for row in rows) and rows[0].ours_peak_mib > 50
-    monkeypatch.setattr(refreshes, "difference", lambda ours, theirs: f"{len(ours)} rows, not {len(theirs)}")
+    monkeypatch.setattr(refreshes, "difference", lambda ours, other: f"{len(ours)} rows, not {len(other)}")
     with pytest.raises(bench("measure").Failed, match="pricing_summary at version 0: 4 rows, not 4"):
         next(refreshes.run(1))

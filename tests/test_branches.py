@@ -43,13 +43,13 @@ def on(branch: str) -> list[str]:
 # --- what a branch is -------------------------------------------------------------------------------------------------
 
 
-def test_a_branch_has_all_that_the_warehouse_has_and_no_byte_of_its_own(mine: Path, dd: Command) -> None:
+def test_a_branch_has_all_that_the_warehouse_has_and_no_byte_of_its_own(copied: Path, dd: Command) -> None:
     code, out, err = dd("branch", "try", "--json")
     assert code == 0, err
     (said,) = records(out)
     assert said["source"] == "main" and said["files"] > 20 and not said["deleted"]
-    ours, branched = find_project(mine), find_project(mine, {}, {"branch": "try"})
-    assert branched.warehouse == mine / "warehouse" / "branches" / "try" and branched.home == ours.warehouse
+    ours, branched = find_project(copied), find_project(copied, {}, {"branch": "try"})
+    assert branched.warehouse == copied / "warehouse" / "branches" / "try" and branched.home == ours.warehouse
     assert_same(contents(branched), contents(ours), "new")
     for entry in store.entries(branched.warehouse):
         name = entry.address.name
@@ -60,16 +60,16 @@ def test_a_branch_has_all_that_the_warehouse_has_and_no_byte_of_its_own(mine: Pa
     assert all(line.startswith(("ok", "note", "  ")) for line in dd("doctor", "--deep", *on("try"))[1])
 
 
-def test_each_goes_its_own_way_and_they_are_compared(mine: Path, dd: Command) -> None:
+def test_each_goes_its_own_way_and_they_are_compared(copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    new = add(mine, "more.csv", "1,Zoo,Cove,4\n-1,Central,Market,3\n1,Central,Market,1\n")
+    new = add(copied, "more.csv", "1,Zoo,Cove,4\n-1,Central,Market,3\n1,Central,Market,1\n")
     assert dd("ingest", "links", new, "--version", "6", "-q", *on("try"))[0] == 0
     assert dd("run", "-q", *on("try"))[0] == 0
-    before = journeys(mine)
+    before = journeys(copied)
     assert dd("diff", "journeys", "--against", "try")[1][1] == "main..try at version 5  +0 -0"
-    assert dd("ingest", "links", add(mine, "other.csv", "1,Zoo,Pier,1\n"), "--version", "6", "-q")[0] == 0
+    assert dd("ingest", "links", add(copied, "other.csv", "1,Zoo,Pier,1\n"), "--version", "6", "-q")[0] == 0
     assert dd("run", "-q")[0] == 0
-    assert journeys(mine) == {**before, "Pier": 15}
+    assert journeys(copied) == {**before, "Pier": 15}
     code, out, _ = dd("diff", "journeys", "--against", "try", "--exit-code", "--key", "stop")
     assert code == 3 and out[1].startswith("main..try at version 6  ")
     changed = {line.split()[1]: line.split()[0] for line in out[4:]}
@@ -90,10 +90,10 @@ def test_each_goes_its_own_way_and_they_are_compared(mine: Path, dd: Command) ->
         assert dd("verify", "-q", *on(name))[0] == 0
 
 
-def test_compaction_and_a_refresh_of_one_side_change_no_comparison(mine: Path, dd: Command) -> None:
+def test_compaction_and_a_refresh_of_one_side_change_no_comparison(copied: Path, dd: Command) -> None:
     """Files that both have are left out of a comparison; after these commands they have none in common."""
     assert dd("branch", "try", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
     assert dd("run", "-q", *on("try"))[0] == 0
     shown = dd("diff", "journeys", "5", "--against", "try")[1]
     for command in (["run", "--full-refresh", "-q"], ["compact", "-q"], ["compact", "-q", *on("try")]):
@@ -101,9 +101,9 @@ def test_compaction_and_a_refresh_of_one_side_change_no_comparison(mine: Path, d
         assert dd("diff", "journeys", "5", "--against", "try")[1] == shown
 
 
-def test_a_changed_program_on_a_branch(mine: Path, dd: Command) -> None:
+def test_a_changed_program_on_a_branch(copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    program = mine / "program.py"
+    program = copied / "program.py"
     text = program.read_text()
     at = text.index("return {")
     program.write_text(text[:at] + text[at:].replace("return {", 'return {"stops": starts, ', 1))
@@ -117,8 +117,8 @@ def test_a_changed_program_on_a_branch(mine: Path, dd: Command) -> None:
     assert dd("verify", "-q")[0] == 0
 
 
-def test_what_a_changed_program_changes_at_a_version_that_both_have(mine: Path, dd: Command) -> None:
-    program = mine / "program.py"
+def test_what_a_changed_program_changes_at_a_version_that_both_have(copied: Path, dd: Command) -> None:
+    program = copied / "program.py"
     program.write_text(program.read_text().replace("begin.iterate(ride)", 'begin.iterate(ride).where("total < 18")'))
     assert dd("branch", "try", "-q")[0] == 0
     assert dd("run", "-q", "--corrections", "rewrite", *on("try"))[0] == 0
@@ -126,9 +126,9 @@ def test_what_a_changed_program_changes_at_a_version_that_both_have(mine: Path, 
     assert (code, records(out)[-1]) == (3, {"row": {"stop": "Lighthouse", "total": 18}, "diff": -1})
 
 
-def test_a_branch_of_a_branch_and_each_deleted_alone(mine: Path, dd: Command) -> None:
+def test_a_branch_of_a_branch_and_each_deleted_alone(copied: Path, dd: Command) -> None:
     assert dd("branch", "one", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("one"))[0] == 0
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("one"))[0] == 0
     assert dd("run", "-q", *on("one"))[0] == 0
     assert dd("branch", "two", "-q", *on("one"))[0] == 0
     listed = {record["name"]: record for record in records(dd("branch", "--json")[1])}
@@ -138,29 +138,29 @@ def test_a_branch_of_a_branch_and_each_deleted_alone(mine: Path, dd: Command) ->
     assert [record["name"] for record in records(dd("branch", "--json")[1])] == ["two"]
     assert dd("verify", "-q", *on("two"))[0] == 0 and dd("verify", "-q")[0] == 0
     assert dd("doctor", "--deep", *on("two"))[0] == 0
-    assert [store.names(mine / "warehouse" / "branches")] == [["two"]]
+    assert [store.names(copied / "warehouse" / "branches")] == [["two"]]
 
 
-def test_the_warehouse_moves_and_a_branch_outlives_it(mine: Path, tmp_path: Path, dd: Command) -> None:
+def test_the_warehouse_moves_and_a_branch_outlives_it(copied: Path, tmp_path: Path, dd: Command) -> None:
     """There is no absolute path anywhere: a branch is a whole warehouse, wherever it lies."""
     assert dd("branch", "try", "-q")[0] == 0
-    shutil.move(mine / "warehouse", tmp_path / "moved")
+    shutil.move(copied / "warehouse", tmp_path / "moved")
     moved = ["--warehouse", str(tmp_path / "moved")]
     assert dd("verify", "-q", *moved, *on("try"))[0] == 0
-    shutil.move(tmp_path / "moved" / "branches" / "try", mine / "warehouse")
+    shutil.move(tmp_path / "moved" / "branches" / "try", copied / "warehouse")
     shutil.rmtree(tmp_path / "moved")
     assert dd("verify", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q")[0] == 0
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q")[0] == 0
     assert dd("run", "-q")[0] == 0
     assert dd("doctor", "--deep")[0] == 0
 
 
-def test_other_readers_see_plain_tables(mine: Path, dd: Command) -> None:
+def test_other_readers_see_plain_tables(copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    table = mine / "warehouse" / "branches" / "try" / "outputs" / "journeys"
-    assert pl.read_delta(str(table)).equals(pl.read_delta(str(mine / "warehouse" / "outputs" / "journeys")))
+    table = copied / "warehouse" / "branches" / "try" / "outputs" / "journeys"
+    assert pl.read_delta(str(table)).equals(pl.read_delta(str(copied / "warehouse" / "outputs" / "journeys")))
     DeltaTable(str(table)).optimize.compact()
-    DeltaTable(str(mine / "warehouse" / "outputs" / "journeys")).vacuum(
+    DeltaTable(str(copied / "warehouse" / "outputs" / "journeys")).vacuum(
         retention_hours=0, dry_run=False, enforce_retention_duration=False
     )
     for name in ("main", "try"):
@@ -168,9 +168,9 @@ def test_other_readers_see_plain_tables(mine: Path, dd: Command) -> None:
 
 
 @pytest.mark.spark
-def test_a_branch_on_spark(mine: Path, dd: Command, spark: object) -> None:
+def test_a_branch_on_spark(copied: Path, dd: Command, spark: object) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
     assert dd("run", "-q", "--engine", "spark", *on("try"))[0] == 0
     assert dd("verify", "-q", *on("try"))[0] == 0
     assert dd("diff", "journeys", "--against", "try")[1][1].endswith("at version 5  +0 -0")
@@ -193,33 +193,33 @@ def published(project: Path, table: str) -> str:
     return text
 
 
-def test_published_tables_and_the_hook_are_those_of_the_warehouse_alone(mine: Path, dd: Command) -> None:
-    settings = published(mine, '"gold/journeys"')
-    (mine / "hook.sh").write_text("#!/bin/sh\ncat >> told\n")
-    (mine / "hook.sh").chmod(0o755)
-    (mine / "dd.toml").write_text(settings.replace("[run]\n", '[run]\nhook = ["./hook.sh"]\n'))
-    assert "hook" in (mine / "dd.toml").read_text()
+def test_published_tables_and_the_hook_are_those_of_the_warehouse_alone(copied: Path, dd: Command) -> None:
+    settings = published(copied, '"gold/journeys"')
+    (copied / "hook.sh").write_text("#!/bin/sh\ncat >> told\n")
+    (copied / "hook.sh").chmod(0o755)
+    (copied / "dd.toml").write_text(settings.replace("[run]\n", '[run]\nhook = ["./hook.sh"]\n'))
+    assert "hook" in (copied / "dd.toml").read_text()
     assert dd("run", "-q")[0] == 0
     assert dd("branch", "try", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
-    before = pl.read_delta(str(mine / "gold" / "journeys"))
-    told = (mine / "told").read_text() if (mine / "told").exists() else ""
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
+    before = pl.read_delta(str(copied / "gold" / "journeys"))
+    told = (copied / "told").read_text() if (copied / "told").exists() else ""
     assert dd("run", "-q", *on("try"))[0] == 0
-    assert pl.read_delta(str(mine / "gold" / "journeys")).equals(before)
-    assert ((mine / "told").read_text() if (mine / "told").exists() else "") == told
-    own = pl.read_delta(str(mine / "warehouse" / "branches" / "try" / "tables" / "journeys"))
+    assert pl.read_delta(str(copied / "gold" / "journeys")).equals(before)
+    assert ((copied / "told").read_text() if (copied / "told").exists() else "") == told
+    own = pl.read_delta(str(copied / "warehouse" / "branches" / "try" / "tables" / "journeys"))
     assert {*own["stop"]} == {*before["stop"], "Cove"}
     assert dd("verify", "-q", *on("try"))[0] == 0
 
 
-def test_a_published_table_in_the_warehouse_is_shared_and_goes_on(mine: Path, dd: Command) -> None:
-    published(mine, "true")
+def test_a_published_table_in_the_warehouse_is_shared_and_goes_on(copied: Path, dd: Command) -> None:
+    published(copied, "true")
     assert dd("run", "-q")[0] == 0
     assert dd("branch", "try", "-q")[0] == 0
-    assert dd("ingest", "links", add(mine, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
+    assert dd("ingest", "links", add(copied, "more.csv", "1,Zoo,Cove,4\n"), "--version", "6", "-q", *on("try"))[0] == 0
     (said,) = records([dd("run", "--json", *on("try"))[1][-1]])
     assert [(table["plus"], table["made"]) for table in said["published"]] == [(1, "")]
-    assert "Cove" not in [*pl.read_delta(str(mine / "warehouse" / "tables" / "journeys"))["stop"]]
+    assert "Cove" not in [*pl.read_delta(str(copied / "warehouse" / "tables" / "journeys"))["stop"]]
     assert dd("verify", "-q")[0] == 0 and dd("verify", "-q", *on("try"))[0] == 0
 
 
@@ -245,17 +245,17 @@ def test_a_published_table_in_the_warehouse_is_shared_and_goes_on(mine: Path, dd
         (["diff", "journeys", "9", "--against", "try"], "version 9 is not yet complete", 2),
     ],
 )
-def test_mistakes(arguments: list[str], says: str, code: int, mine: Path, dd: Command) -> None:
+def test_mistakes(arguments: list[str], says: str, code: int, copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    before = {entry.address: entry.size for entry in store.entries(mine / "warehouse")}
+    before = {entry.address: entry.size for entry in store.entries(copied / "warehouse")}
     ended, _, err = dd(*arguments)
     assert ended == code and says in err[0], err
-    after = {entry.address: entry.size for entry in store.entries(mine / "warehouse")}
-    assert {place for place in after.keys() ^ before.keys() if place.name != ".lock"} == set()
+    after = {entry.address: entry.size for entry in store.entries(copied / "warehouse")}
+    assert {location for location in after.keys() ^ before.keys() if location.name != ".lock"} == set()
 
 
 def test_the_variable_names_a_branch_and_the_option_comes_first(
-    mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
+    copied: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert dd("branch", "try", "-q")[0] == 0
     monkeypatch.setenv("DDCORE_BRANCH", "try")
@@ -290,32 +290,32 @@ def test_a_killed_ingest_is_finished_before_the_branch_is_made(workshop: Worksho
     assert_same(contents(branched), contents(ours), "after")
 
 
-def test_who_is_at_work_is_named(mine: Path, dd: Command) -> None:
+def test_who_is_at_work_is_named(copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    for place in (mine / "warehouse", mine / "warehouse" / "branches" / "try"):
-        with Warehouse(place).lock("a test"):
+    for location in (copied / "warehouse", copied / "warehouse" / "branches" / "try"):
+        with Warehouse(location).lock("a test"):
             code, _, err = dd("branch", "try", "--delete")
             assert code == 75 and "is in use by a test" in err[0]
-    with Warehouse(mine / "warehouse").lock("a test"):
+    with Warehouse(copied / "warehouse").lock("a test"):
         assert dd("branch", "new")[0] == 75
         assert dd("run", "-q", *on("try"))[0] == 0
-    with Warehouse(mine / "warehouse" / "branches" / "try").lock("a test"):
+    with Warehouse(copied / "warehouse" / "branches" / "try").lock("a test"):
         assert dd("run", "-q")[0] == 0
 
 
-def test_a_file_system_without_links_is_named(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_links_is_named(copied: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(1, os.strerror(1), str(source))
 
     monkeypatch.setattr(os, "link", refuse)
     code, _, err = dd("branch", "try")
     assert code == 1 and "cannot be linked to" in err[0] and "hard links" in err[1]
-    assert store.names(mine / "warehouse" / "branches") == []
+    assert store.names(copied / "warehouse" / "branches") == []
 
 
-def test_a_damaged_branch_is_listed_and_deleted(mine: Path, dd: Command) -> None:
+def test_a_damaged_branch_is_listed_and_deleted(copied: Path, dd: Command) -> None:
     assert dd("branch", "try", "-q")[0] == 0
-    shutil.rmtree(mine / "warehouse" / "branches" / "try" / "ledger")
+    shutil.rmtree(copied / "warehouse" / "branches" / "try" / "ledger")
     code, out, _ = dd("branch")
     assert code == 0 and "the ledger was lost" in out[1]
     assert dd("branch", "try", "--delete", "-q")[0] == 0
@@ -345,60 +345,60 @@ def left_over(root: Location) -> list[str]:
     return [name for name in store.names(root / branches.FOLDER) if name not in there]
 
 
-def kill_at(shop: Workshop, base: Path, place: str) -> None:
+def kill_at(shop: Workshop, base: Path, point: str) -> None:
     """A branch that is killed while it is made is there as a whole or not at all, and the same while it is deleted."""
     folder = shop.copy(base)
     project, root = shop.project(folder), shop.warehouse(folder).root
     before = contents(project)
-    ended = shop.command(folder, "branch", "try", DDCORE_FAILPOINT=place)
-    assert ended.code == -signal.SIGKILL, (place, ended)
+    ended = shop.command(folder, "branch", "try", DDCORE_FAILPOINT=point)
+    assert ended.code == -signal.SIGKILL, (point, ended)
     is_there = branches.names(root) == ["try"]
-    assert is_there == place.startswith("after-branch"), place
+    assert is_there == point.startswith("after-branch"), point
     if is_there:
-        assert_same(contents(on_branch(shop, folder, "try")), before, place)
+        assert_same(contents(on_branch(shop, folder, "try")), before, point)
     said = shop.command(folder, "doctor")
     is_told = any("were not made or removed to the end: 1," in line for line in said.out)
-    assert is_told == (left_over(root) != []) and said.code == 0, (place, said)
+    assert is_told == (left_over(root) != []) and said.code == 0, (point, said)
     again = shop.command(folder, "branch", "try")
-    assert again.code == (2 if is_there else 0), (place, again)
-    assert_same(contents(on_branch(shop, folder, "try")), before, place)
-    assert_same(contents(project), before, place)
-    assert left_over(root) == [], place
+    assert again.code == (2 if is_there else 0), (point, again)
+    assert_same(contents(on_branch(shop, folder, "try")), before, point)
+    assert_same(contents(project), before, point)
+    assert left_over(root) == [], point
     shop.remove(folder)
 
 
-def kill_delete_at(shop: Workshop, base: Path, place: str) -> None:
+def kill_delete_at(shop: Workshop, base: Path, point: str) -> None:
     folder = shop.copy(base)
     project, root = shop.project(folder), shop.warehouse(folder).root
     before = contents(project)
-    ended = shop.command(folder, "branch", "try", "--delete", DDCORE_FAILPOINT=place)
-    assert ended.code == -signal.SIGKILL, (place, ended)
+    ended = shop.command(folder, "branch", "try", "--delete", DDCORE_FAILPOINT=point)
+    assert ended.code == -signal.SIGKILL, (point, ended)
     is_there = branches.names(root) == ["try"]
-    assert is_there == place.startswith("after-lock"), place
+    assert is_there == point.startswith("after-lock"), point
     if is_there:
-        assert_same(contents(on_branch(shop, folder, "try")), before, place)
+        assert_same(contents(on_branch(shop, folder, "try")), before, point)
         shop.done(folder, "branch", "try", "--delete")
     shop.done(folder, "branch", "new")
-    assert branches.names(root) == ["new"] and left_over(root) == [], place
-    assert_same(contents(project), before, place)
-    assert_same(contents(on_branch(shop, folder, "new")), before, place)
+    assert branches.names(root) == ["new"] and left_over(root) == [], point
+    assert_same(contents(project), before, point)
+    assert_same(contents(on_branch(shop, folder, "new")), before, point)
     shop.remove(folder)
 
 
 @pytest.mark.parametrize("sample", [3, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_branch_that_is_killed_at_any_step(sample: int | None, workshop: Workshop, seed: int) -> None:
     base = workshop.base("folded")
-    places = reached(workshop, base, "branch", "try")
-    kinds = {place.partition(":")[0] for place in places}
-    assert kinds == {"after-lock", "after-shared", "after-branch"} and len(places) > 8
-    for place in {*random.Random(seed).sample(places, sample or len(places)), "after-branch:1"}:
-        kill_at(workshop, base, place)
+    points = reached(workshop, base, "branch", "try")
+    kinds = {point.partition(":")[0] for point in points}
+    assert kinds == {"after-lock", "after-shared", "after-branch"} and len(points) > 8
+    for point in {*random.Random(seed).sample(points, sample or len(points)), "after-branch:1"}:
+        kill_at(workshop, base, point)
     branched = workshop.copy(base)
     workshop.done(branched, "branch", "try")
-    places = reached(workshop, branched, "branch", "try", "--delete")
-    assert places == ["after-lock:1", "after-lock:2", "after-unbranch:1"]
-    for place in places:
-        kill_delete_at(workshop, branched, place)
+    points = reached(workshop, branched, "branch", "try", "--delete")
+    assert points == ["after-lock:1", "after-lock:2", "after-unbranch:1"]
+    for point in points:
+        kill_delete_at(workshop, branched, point)
 
 
 @pytest.mark.parametrize("action", ["full-once", "term"])
@@ -542,15 +542,15 @@ def test_branches_in_an_object_store_outlive_what_they_are_of(shop: StoreShop) -
     root = shop.root(folder)
     assert branches.names(root) == ["two"] and left_over(root) == []
     shop.done(folder, "verify", "--branch", "two")
-    objects.delete(place for place, _, _ in objects.entries(root) if "/branches/" not in str(place))
+    objects.delete(location for location, _, _ in objects.entries(root) if "/branches/" not in str(location))
     shop.done(folder, "verify", "--branch", "two")
 
 
 @pytest.mark.sample(1, of="store")
 def test_a_branch_in_an_object_store_that_is_killed(shop: StoreShop, seed: int) -> None:
     base = shop.base("folded")
-    places = reached(shop, base, "branch", "try")
-    kill_at(shop, base, random.Random(seed).choice(places))
+    locations = reached(shop, base, "branch", "try")
+    kill_at(shop, base, random.Random(seed).choice(locations))
 
 
 @pytest.mark.sample(1, of="store")
@@ -564,9 +564,9 @@ def test_the_end_of_a_branch_in_an_object_store_that_is_killed(shop: StoreShop) 
 @pytest.mark.long
 def test_a_branch_in_an_object_store_that_is_killed_at_any_step(shop: StoreShop) -> None:
     base = shop.base("folded")
-    for place in reached(shop, base, "branch", "try"):
-        kill_at(shop, base, place)
+    for location in reached(shop, base, "branch", "try"):
+        kill_at(shop, base, location)
     branched = shop.copy(base)
     shop.done(branched, "branch", "try")
-    for place in reached(shop, branched, "branch", "try", "--delete"):
-        kill_delete_at(shop, branched, place)
+    for location in reached(shop, branched, "branch", "try", "--delete"):
+        kill_delete_at(shop, branched, location)

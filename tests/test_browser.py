@@ -86,7 +86,7 @@ def test_a_page_looks_right(
     assert window.run("return document.documentElement.scrollWidth") <= width  # only tables and drawings scroll
     text = window.run("return document.body.innerText")
     assert "blast_radius" in text and len(text) > 400
-    page, ink = (window.run(f"return getComputedStyle(document.body).{each}") for each in ("backgroundColor", "color"))
+    page, ink = (window.run(f"return getComputedStyle(document.body).{item}") for item in ("backgroundColor", "color"))
     dark = sum(map(int, page[4:-1].split(","))) < sum(map(int, ink[4:-1].split(",")))
     assert dark == (scheme == "dark")
 
@@ -124,7 +124,7 @@ def test_drawings_are_drawn(width: int, window: browser.Browser, pages: dict[str
         " h: r.height, inside: t.x >= r.x && t.right <= r.right + 1 && t.bottom <= r.bottom + 1}; })"
     )
     assert len(shapes) == 20 and all(shape["w"] > 20 and shape["h"] > 10 and shape["inside"] for shape in shapes)
-    for a, b in pairwise(sorted(shapes, key=lambda each: (each["y"], each["x"]))):
+    for a, b in pairwise(sorted(shapes, key=lambda value: (value["y"], value["x"]))):
         assert a["y"] + a["h"] <= b["y"] or a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
     cells = window.run("return [...document.querySelectorAll('svg.heat rect:not(.none)')].map(e => e.getBBox().width)")
     assert len(cells) > 40 and min(cells) > 5

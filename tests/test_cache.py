@@ -44,7 +44,7 @@ def test_a_folder_of_ours_is_trusted_before_and_after_it_is_made(tmp_path: Path)
     assert distrust(folder) == ""
     make_private(folder)
     assert distrust(folder) == ""
-    assert [oct(place.stat().st_mode & 0o777) for place in (folder, folder.parent)] == ["0o700", "0o700"]
+    assert [oct(location.stat().st_mode & 0o777) for location in (folder, folder.parent)] == ["0o700", "0o700"]
     make_private(folder)
 
 
@@ -221,7 +221,7 @@ DAY = 86_400.0
 
 def used(kind: str, *days_ago: float) -> list[Path]:
     """Entries of the cache that were last used so many days ago."""
-    places = []
+    locations = []
     for number, days in enumerate(days_ago):
         entry = cache_folder() / kind / f"entry-{number}"
         if kind in ("kernels", "code"):
@@ -230,8 +230,8 @@ def used(kind: str, *days_ago: float) -> list[Path]:
             entry.parent.mkdir(parents=True, exist_ok=True)
             entry.touch()
         os.utime(entry, (time.time() - days * DAY,) * 2)
-        places.append(entry)
-    return places
+        locations.append(entry)
+    return locations
 
 
 @pytest.fixture

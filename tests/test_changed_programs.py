@@ -242,26 +242,26 @@ def test_other_columns_are_there_at_once_at_every_version(
     for version in range(4):
         replay.run(graph, last=time_of(version), engine="inline")
     frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
-    place = ("--project", str(graph.root))
+    location = ("--project", str(graph.root))
     for text in (source.replace('"reached": reached', f'"reached": {COLUMNS[how]}'), source):
         if compacted:
             compact(graph)
         (graph.root / "program.py").write_text(text)
-        code, _, told = dd("run", "--dry-run", *place)
+        code, _, told = dd("run", "--dry-run", *location)
         line = (
             "reached has other columns: its log is written anew, at every version; its table keeps the old one in "
             "earlier versions"
         )
         assert code == 0 and told[1] == line and told[-1] == "would fold no new version; nothing was written"
-        assert any(each.startswith("reached  other columns ") for each in told), told
-        code, out, told = dd("run", "--json", *place)
+        assert any(item.startswith("reached  other columns ") for item in told), told
+        code, out, told = dd("run", "--json", *location)
         assert code == 0 and line in told and "wait" not in "".join(told)
         said = json.loads(out[-1])
         assert (said["publishes"], said["changed_outputs"]) == ("append", {"reached": "columns"})
         for version in range(4):
             wanted = expected(graph, {"edges": frame}, version)["reached"]
             assert wanted and collected(graph, "reached", version) == wanted
-            assert dd("verify", "--at", str(version), *place)[0] == 0
+            assert dd("verify", "--at", str(version), *location)[0] == 0
         assert replay.run(graph, engine="inline").nothing_new
     take_in(graph, "edges", pl.DataFrame({"src": [4], "dst": [5], "version": [4], "diff": [1]}))
     replay.run(graph, engine="inline")
@@ -286,17 +286,17 @@ PLACES = ["after-create", "after-file", "after-table", "after-run"]
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    ("place", "back"),
+    ("point", "back"),
     nightly([*zip(PLACES, cycle([False, True])), *zip(PLACES, cycle([True, False]))], len(PLACES)),
 )
-def test_a_change_of_columns_that_was_killed(place: str, back: bool, graph: Project, dd: Any) -> None:
+def test_a_change_of_columns_that_was_killed(point: str, back: bool, graph: Project, dd: Any) -> None:
     """The same command finishes it, or the old program goes on."""
     replay.run(graph, last=time_of(2), engine="inline")
     other = REACH.replace('"reached": reached', '"reached": reached.select(n="node"), "all": edges')
     (graph.root / "program.py").write_text(other)
     command = [sys.executable, "-m", "ddcore.cli.main", "run", "--engine", "inline", "--to-version", "2", "--project"]
     done = subprocess.run(
-        [*command, str(graph.root)], env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False
+        [*command, str(graph.root)], env={**os.environ, "DDCORE_FAILPOINT": point}, capture_output=True, check=False
     )
     assert done.returncode == -9, done.stderr
     left = DeltaTable(str(graph.warehouse / "outputs" / "reached")).to_pyarrow_table()

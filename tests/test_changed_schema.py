@@ -137,20 +137,20 @@ def test_the_order_of_columns_may_change(old: Desk) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-columns", "after-table", "after-ingest"])
-def test_killed_after_the_columns_were_added(old: Desk, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-columns", "after-table", "after-ingest"])
+def test_killed_after_the_columns_were_added(old: Desk, point: str) -> None:
     desk = desk_with(old.folder, NEW)
     source = desk.source("b.parquet", (1, "x", 2, [7], 2, 1))
     command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "edges", source, "--engine", "inline", "--project"]
-    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    environment = {**os.environ, "DDCORE_FAILPOINT": point}
     done = subprocess.run([*command, str(desk.folder)], env=environment, capture_output=True, check=False)
     assert done.returncode == -9, done.stderr
-    if place == "after-columns":
+    if point == "after-columns":
         reverted = desk_with(old.folder, OLD)
         reverted.ingest(reverted.source("c.parquet", (4, 4, 3, 1)))
         assert columns(reverted) == ["src", "dst", "version", "diff"]
         desk = desk_with(old.folder, NEW)
-    assert desk.ingest(source).nothing_new is (place != "after-columns")
+    assert desk.ingest(source).nothing_new is (point != "after-columns")
     assert (1, "x", 2, [7], 2, 1) in desk.updates()
 
 

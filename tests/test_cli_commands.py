@@ -50,8 +50,8 @@ def test_from_nothing_to_folded(fresh: Path, dd: Any) -> None:
     assert (result["last"], result["engine"], result["nothing_new"]) == (5, "inline", False)
 
 
-def test_run_one_version_says_it_all_in_one_line(mine: Path, dd: Any) -> None:
-    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+def test_run_one_version_says_it_all_in_one_line(copied: Path, dd: Any) -> None:
+    (copied / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
     assert dd("ingest", "links", "six.csv", "--version", "6")[0] == 0
     code, _, err = dd("run")
     assert code == 0
@@ -70,14 +70,14 @@ def test_run_json(fresh: Path, dd: Any) -> None:
     assert lines[-1]["command"] == "run"
 
 
-def test_quiet_success_says_nothing(mine: Path, dd: Any) -> None:
-    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+def test_quiet_success_says_nothing(copied: Path, dd: Any) -> None:
+    (copied / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
     assert dd("ingest", "links", "six.csv", "--version", "6", "-q") == (0, [], [])
     assert dd("run", "-q") == (0, [], [])
     assert dd("run", "-q") == (0, [], [])
 
 
-def test_nothing_new(mine: Path, dd: Any) -> None:
+def test_nothing_new(copied: Path, dd: Any) -> None:
     code, out, err = dd("run")
     assert (code, err) == (0, ["nothing new: version 5 is folded"])
     assert records(out)[0]["nothing_new"] is True
@@ -96,28 +96,28 @@ READERS = [["run"], ["run", "--dry-run"], ["run", "--to-version", "3"], ["diff",
 @pytest.mark.parametrize("state", ["missing", "empty", "elsewhere", "unmounted", "link"])
 def test_a_missing_or_empty_warehouse_is_none(state: str, command: list[str], fresh: Path, dd: Any) -> None:
     """Nothing that reads or folds takes it for a new one, or makes anything."""
-    place = fresh / "warehouse"
+    location = fresh / "warehouse"
     says = {
-        "missing": f"the folder {place} is missing",
+        "missing": f"the folder {location} is missing",
         "empty": "the folder has no ledger",
         "elsewhere": f"the folder {fresh / 'mispelt'} is missing",
         "unmounted": "the folder has no ledger",
-        "link": f"{place} is a link that leads nowhere",
+        "link": f"{location} is a link that leads nowhere",
     }[state]
     if state == "empty":
-        place.mkdir()
+        location.mkdir()
     elif state == "elsewhere":
-        place = fresh / "mispelt" / "folder"
+        location = fresh / "mispelt" / "folder"
     elif state == "unmounted":
-        place = fresh / "mount"
-        place.mkdir()
+        location = fresh / "mount"
+        location.mkdir()
     elif state == "link":
-        place.symlink_to(fresh / "nowhere")
+        location.symlink_to(fresh / "nowhere")
     before = sorted(fresh.rglob("*"))
-    code, out, err = dd(*command, "--warehouse", str(place))
+    code, out, err = dd(*command, "--warehouse", str(location))
     assert (code, out) == (1, [])
     assert err == [
-        f"error: there is no warehouse in {place}: {says}",
+        f"error: there is no warehouse in {location}: {says}",
         "  check the path and whether its file system is mounted; a new warehouse begins with: "
         "ddcore ingest INPUT SOURCE, or ddcore sync where dd.toml declares sources",
     ]
@@ -128,10 +128,10 @@ def test_only_an_ingest_begins_a_warehouse_and_elsewhere_only_when_told(fresh: P
     """An unmounted path looks like a folder that is missing or empty: nothing is ingested into that by default."""
     mount, empty = tmp_path / "mount", tmp_path / "empty"
     empty.mkdir()
-    for place in (mount, mount / "warehouse", empty, empty / "warehouse"):
-        code, _, err = dd("ingest", "links", "data/links.csv", "-q", "--warehouse", str(place))
+    for location in (mount, mount / "warehouse", empty, empty / "warehouse"):
+        code, _, err = dd("ingest", "links", "data/links.csv", "-q", "--warehouse", str(location))
         assert code == 1
-        assert err[0].startswith(f"error: there is no warehouse in {place}: the folder ")
+        assert err[0].startswith(f"error: there is no warehouse in {location}: the folder ")
         assert "file system is mounted" in err[1]
         assert "--new-warehouse" in err[1]
         assert (mount.exists(), list(empty.iterdir())) == (False, [])
@@ -155,7 +155,7 @@ EMPTY = [
 
 
 @pytest.mark.parametrize("arguments", EMPTY, ids=" ".join)
-def test_what_an_unset_variable_leaves_is_refused(arguments: list[str], mine: Path, dd: Any) -> None:
+def test_what_an_unset_variable_leaves_is_refused(arguments: list[str], copied: Path, dd: Any) -> None:
     code, out, err = dd(*arguments)
     assert (code, out) == (2, [])
     assert err[0].startswith("error: ")
@@ -169,7 +169,7 @@ def test_empty_environment_variables_count_as_not_set(here: Path, dd: Any, monke
     assert (code, records(out)[0]["warehouse"]) == (0, str(here / "warehouse"))
 
 
-def test_nothing_new_starts_no_engine_and_no_jvm(mine: Path) -> None:
+def test_nothing_new_starts_no_engine_and_no_jvm(copied: Path) -> None:
     code = (
         "import sys; from ddcore.cli.main import run_command; code = run_command(['run', '--engine', 'spark']);"
         "heavy = [n for n in ('numba', 'pyspark', 'py4j', 'pandas') if n in sys.modules]; sys.exit(code or str(heavy))"
@@ -178,8 +178,8 @@ def test_nothing_new_starts_no_engine_and_no_jvm(mine: Path) -> None:
     assert done.stderr == "nothing new: version 5 is folded\n[]\n"
 
 
-def test_dry_run_writes_nothing(mine: Path, dd: Any) -> None:
-    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+def test_dry_run_writes_nothing(copied: Path, dd: Any) -> None:
+    (copied / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
     dd("ingest", "links", "six.csv", "--version", "6")
     code, out, err = dd("run", "--dry-run")
     assert code == 0
@@ -230,8 +230,8 @@ def test_ingest_refuses(fresh: Path, dd: Any, arguments: list[str], code: int, s
     assert not (fresh / "warehouse" / "inputs").exists() or not list((fresh / "warehouse" / "inputs").rglob("*.json"))
 
 
-def test_late_rows_are_refused_or_moved(mine: Path, dd: Any) -> None:
-    (mine / "late.csv").write_text("version,diff,src,dst,minutes\n2,1,Zoo,Airport,20\n")
+def test_late_rows_are_refused_or_moved(copied: Path, dd: Any) -> None:
+    (copied / "late.csv").write_text("version,diff,src,dst,minutes\n2,1,Zoo,Airport,20\n")
     code, _, err = dd("ingest", "links", "late.csv")
     assert code == 1
     assert "late" in err[0] or "folded" in err[0] or "closed" in err[0]
@@ -250,8 +250,8 @@ def test_renamed_columns(fresh: Path, dd: Any) -> None:
     assert (code, records(out)[0]["plus"]) == (0, 1)
 
 
-def test_what_the_program_prints_is_not_data(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text("print('hello')\n" + (mine / "program.py").read_text())
+def test_what_the_program_prints_is_not_data(copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text("print('hello')\n" + (copied / "program.py").read_text())
     code, out, err = dd("run")
     assert code == 0
     assert err[0] == "hello"
@@ -363,8 +363,8 @@ def test_diff_refuses(here: Path, dd: Any, arguments: list[str], says: str, hint
     assert hint in err[1]
 
 
-def test_a_wrong_key_in_the_project(mine: Path, dd: Any) -> None:
-    (mine / "dd.toml").write_text((mine / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["stp"]'))
+def test_a_wrong_key_in_the_project(copied: Path, dd: Any) -> None:
+    (copied / "dd.toml").write_text((copied / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["stp"]'))
     assert dd("diff", "journeys", "1..2")[2] == [
         "error: dd.toml: [outputs.journeys] key: journeys has no column 'stp'; it has: stop, total",
         "  did you mean 'stop'?",
@@ -403,8 +403,8 @@ def test_show_json_and_limit(here: Path, dd: Any) -> None:
     assert dd("show", "journeys", "--limit", "2")[2] == ["... and 5 more; all of them with --limit 0"]
 
 
-def test_show_counts_what_is_there_more_than_once(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text(
+def test_show_counts_what_is_there_more_than_once(copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text(
         "def program(links, starts):\n    return {'journeys': links.select(stop='src').concat(starts)}\n"
     )
     assert dd("run", "--full-refresh", "-q") == (0, [], [])
@@ -413,14 +413,14 @@ def test_show_counts_what_is_there_more_than_once(mine: Path, dd: Any) -> None:
     assert "Central      3" in out
 
 
-def test_an_output_may_have_a_column_called_count(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text(
+def test_an_output_may_have_a_column_called_count(copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text(
         "import ddcore as dd\n"
         "def program(links, starts):\n"
         "    counts = links.group_by('src').agg(count=dd.count()).where(dd.col('src') == 'Park')\n"
         "    return {'journeys': counts.concat(counts)}\n"
     )
-    (mine / "dd.toml").write_text((mine / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["src"]'))
+    (copied / "dd.toml").write_text((copied / "dd.toml").read_text().replace('key = ["stop"]', 'key = ["src"]'))
     assert dd("run", "--full-refresh", "-q") == (0, [], [])
     assert dd("show", "journeys")[1][3:] == ["src   count  times", "Park      2      2"]
     assert records(dd("show", "journeys", "--json")[1])[2:] == [{"row": {"src": "Park", "count": 2}, "count": 2}]
@@ -473,12 +473,12 @@ def test_log_versions(here: Path, dd: Any) -> None:
     assert lines[-1]["outputs"] == {"journeys": {"plus": 6, "minus": 0}}
 
 
-def test_status(mine: Path, dd: Any) -> None:
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Airport,20\n8,1,Zoo,Farm,20\n")
+def test_status(copied: Path, dd: Any) -> None:
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Zoo,Airport,20\n8,1,Zoo,Farm,20\n")
     dd("ingest", "links", "more.csv", "-q")
     code, out, err = dd("status")
     assert (code, err) == (0, [])
-    assert out[0].split() == ["project", str(mine)]
+    assert out[0].split() == ["project", str(copied)]
     assert out[2].startswith("folded     through version 5  (run 1, ")
     assert out[3] == "waiting    2 versions, 6..8  (ddcore run)"
     (links,) = [line for line in out if line.startswith("input") and "links" in line]
@@ -489,8 +489,8 @@ def test_status(mine: Path, dd: Any) -> None:
     assert {table["kind"] for table in record["tables"]} == {"input", "output", "state"}
 
 
-def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) -> None:
-    lines = (mine / "program.py").read_text().splitlines()
+def test_status_names_tables_of_state_by_operator_and_line(copied: Path, dd: Any) -> None:
+    lines = (copied / "program.py").read_text().splitlines()
     line_of = {word: next(at for at, line in enumerate(lines, 1) if word in line) for word in ("join(", "agg(")}
     out = dd("status", "--state")[1]
     uses = sorted(line.rpartition("  ")[2] for line in out if line.startswith("state"))
@@ -505,7 +505,7 @@ def test_status_names_tables_of_state_by_operator_and_line(mine: Path, dd: Any) 
     assert sorted(f"{state['operator']} {state['source_line']}: {state['holds']}" for state in states) == uses
 
 
-def test_status_sums_state_up_in_one_line(mine: Path, dd: Any) -> None:
+def test_status_sums_state_up_in_one_line(copied: Path, dd: Any) -> None:
     (state,) = [line for line in dd("status")[1] if line.startswith("state")]
     found = re.fullmatch(r"state   (\d+) tables, (\d+) updates in (\d+) files, .+  \(ddcore status --state\)", state)
     (record,) = records(dd("status", "--json")[1])
@@ -514,8 +514,8 @@ def test_status_sums_state_up_in_one_line(mine: Path, dd: Any) -> None:
     assert found is not None and [*map(int, found.groups())] == [len(tables), *sums]
 
 
-def test_status_of_a_program_that_cannot_be_planned_names_no_operators(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text("def program(links, starts):\n    return {}\n")
+def test_status_of_a_program_that_cannot_be_planned_names_no_operators(copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text("def program(links, starts):\n    return {}\n")
     code, out, err = dd("status", "--state")
     assert (code, err) == (0, [])
     assert "state of" not in "\n".join(out)
@@ -529,8 +529,8 @@ def test_status_of_nothing_folded(fresh: Path, dd: Any) -> None:
     assert "folded     nothing yet" in out
 
 
-def test_an_unfinished_run_is_told(mine: Path, dd: Any) -> None:
-    warehouse = Warehouse(mine / "warehouse")
+def test_an_unfinished_run_is_told(copied: Path, dd: Any) -> None:
+    warehouse = Warehouse(copied / "warehouse")
     with warehouse.lock("test"):
         ledger = Ledger.load(warehouse, Writer())
         run = ledger.current_run()
@@ -547,8 +547,8 @@ def test_the_environment_is_told(here: Path, dd: Any, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("command", ["run", "log", "status"])
-def test_other_dimensions_than_the_warehouse_has_are_refused(command: str, mine: Path, dd: Any) -> None:
-    (mine / "dd.toml").write_text((mine / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
+def test_other_dimensions_than_the_warehouse_has_are_refused(command: str, copied: Path, dd: Any) -> None:
+    (copied / "dd.toml").write_text((copied / "dd.toml").read_text() + '\n[time]\ndims = ["day", "revision"]\n')
     code, out, err = dd(command)
     assert (code, out) == (2, [])
     assert "[time] dims = ['day', 'revision'], but the times in" in err[0] and "have one dimension" in err[0]

@@ -97,16 +97,16 @@ def test_runs_are_offered_newest_first_and_only_finished_ones(fresh: Path, dd: C
 
 
 @pytest.mark.sample(1, of="runs")
-def test_runs_of_a_ledger_whose_files_are_merged(mine: Path, dd: Command) -> None:
+def test_runs_of_a_ledger_whose_files_are_merged(copied: Path, dd: Command) -> None:
     """Sixteen records become one file, with the runs of all of them; the check of the ledger agrees."""
     for version in range(6, 14):
-        file = mine / f"{version}.csv"
+        file = copied / f"{version}.csv"
         file.write_text(f"version,diff,src,dst,minutes\n{version},1,Zoo,Stop {version},1\n")
         assert dd("ingest", "links", str(file), "-q")[0] == 0
         assert dd("run", "-q")[0] == 0
-    for old in (mine / "warehouse" / "ledger").glob("entries-0000000[0-9]-0000000[0-9]-*.parquet"):
+    for old in (copied / "warehouse" / "ledger").glob("entries-0000000[0-9]-0000000[0-9]-*.parquet"):
         old.unlink()  # merged before: kept for readers only
-    assert complete("dd report ", mine) == [str(run) for run in range(9, 0, -1)]
+    assert complete("dd report ", copied) == [str(run) for run in range(9, 0, -1)]
     assert dd("verify", "-q")[0] == 0
 
 
@@ -159,13 +159,13 @@ _CALLS: dict[str, Callable[[list[str]], str]] = {
 
 
 @pytest.mark.sample(1, of="runs")
-def test_outputs_that_only_a_run_knows(mine: Path) -> None:
-    (mine / "dd.toml").write_text((mine / "dd.toml").read_text().split("[outputs.journeys]")[0])
-    assert complete("dd show ", mine) == ["journeys"]
-    shutil.move(mine / "warehouse", mine / "elsewhere")
-    assert complete("dd show ", mine) == []
-    assert complete("dd show --warehouse elsewhere ", mine) == ["journeys"]
-    assert complete("dd show ", mine, DDCORE_WAREHOUSE="elsewhere") == ["journeys"]
+def test_outputs_that_only_a_run_knows(copied: Path) -> None:
+    (copied / "dd.toml").write_text((copied / "dd.toml").read_text().split("[outputs.journeys]")[0])
+    assert complete("dd show ", copied) == ["journeys"]
+    shutil.move(copied / "warehouse", copied / "elsewhere")
+    assert complete("dd show ", copied) == []
+    assert complete("dd show --warehouse elsewhere ", copied) == ["journeys"]
+    assert complete("dd show ", copied, DDCORE_WAREHOUSE="elsewhere") == ["journeys"]
 
 
 def test_the_project_that_is_named(here: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_reference_is_what_a_shell_shows(capsys: pytest.CaptureFixture[str]) -> 
         title, _, page = section.partition("\n")
         assert run_command([*title.split()[1:], "--help"], "dd") == 0
         assert "".join(capsys.readouterr().out.split()) == "".join(page.split())
-    assert "Default: 20 on a terminal" in next(each for each in sections if each.startswith("dd log"))
+    assert "Default: 20 on a terminal" in next(item for item in sections if item.startswith("dd log"))
 
 
 def test_every_command_and_option_has_help() -> None:

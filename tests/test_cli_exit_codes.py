@@ -116,8 +116,8 @@ def _signalled(project: Path, number: int) -> int:
 
 
 @pytest.mark.parametrize("name", re.findall(r"^\| (\d+|N) \|", PAGE.read_text(), flags=re.MULTILINE))
-def test_each_documented_code(name: str, mine: Path, dd: Any) -> None:
-    got = SCENARIOS[name](mine, dd)
+def test_each_documented_code(name: str, copied: Path, dd: Any) -> None:
+    got = SCENARIOS[name](copied, dd)
     assert got == (-1 if name == "N" else int(name))
 
 
@@ -155,17 +155,17 @@ def test_unknown_names_and_versions_are_errors(arguments: list[str], says: str, 
 
 
 @pytest.mark.parametrize("command", [["status"], ["log"], ["show", "journeys"], ["diff", "journeys", "1..2"], ["run"]])
-def test_a_file_in_place_of_the_warehouse(command: list[str], mine: Path, dd: Any) -> None:
+def test_a_file_in_place_of_the_warehouse(command: list[str], copied: Path, dd: Any) -> None:
     got, out, err = dd(*command, "--warehouse", "program.py")
     assert (got, out) == (2, [])
     assert err == [
-        f"error: the warehouse {mine / 'program.py'} is not a folder",
+        f"error: the warehouse {copied / 'program.py'} is not a folder",
         "  name another one: --warehouse DIR",
     ]
 
 
 @pytest.mark.parametrize("option", ["--warehouse", "--project"])
-def test_an_empty_path_is_refused(option: str, mine: Path, dd: Any) -> None:
+def test_an_empty_path_is_refused(option: str, copied: Path, dd: Any) -> None:
     got, out, err = dd("status", option, "")
     assert (got, out) == (2, [])
     assert "the value is empty" in err[0]
@@ -196,8 +196,8 @@ sys.exit(run_command(command))
 """
 
 
-@pytest.mark.parametrize("place", ["", "dd.toml", "warehouse", "warehouse/outputs/journeys"])
-def test_a_project_that_this_user_may_not_read(place: str, folded: Path) -> None:
+@pytest.mark.parametrize("location", ["", "dd.toml", "warehouse", "warehouse/outputs/journeys"])
+def test_a_project_that_this_user_may_not_read(location: str, folded: Path) -> None:
     # Not below pytest's folders: only their owner may enter them.
     with tempfile.TemporaryDirectory(dir="/var/tmp") as parent:
         project = Path(parent) / "project"
@@ -205,18 +205,18 @@ def test_a_project_that_this_user_may_not_read(place: str, folded: Path) -> None
         Path(parent).chmod(0o755)
         subprocess.run(["chmod", "-R", "a+rX", str(project)], check=True)
         done = subprocess.run(
-            [sys.executable, "-c", _UNREADABLE, str(project), str(project / place)],
+            [sys.executable, "-c", _UNREADABLE, str(project), str(project / location)],
             cwd="/",
             capture_output=True,
             text=True,
             check=False,
             timeout=600,
         )
-        (project / place).chmod(0o755)
+        (project / location).chmod(0o755)
     lines = done.stderr.splitlines()[1:]  # the first says that --limit left out rows
     assert done.returncode in (1, 2)
     assert len(done.stdout.splitlines()) == 5
-    assert str(project / place) in lines[0]
+    assert str(project / location) in lines[0]
     assert "ermission denied" in lines[0]
     assert len(lines) <= 2
     assert "--debug" not in lines[-1]

@@ -172,13 +172,13 @@ def test_of_several_sources_it_does_not_claim_one(fresh: Path, dd: Any) -> None:
     assert links() == ["2  one of 2 sources of ingests 4, 5: y.csv, z.csv"]
 
 
-def test_several_rows(here: Path, mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text(
+def test_several_rows(here: Path, copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text(
         "def program(links, starts):\n"
         '    return {"journeys": links.select("src", "dst").where("src <> \'x\'"), "all": starts.select(one="1")}\n'
     )
-    assert dd("run", "--project", str(mine), "--full-refresh", "-q")[0] == 0
-    where = ["--project", str(mine)]
+    assert dd("run", "--project", str(copied), "--full-refresh", "-q")[0] == 0
+    where = ["--project", str(copied)]
     rows = [line for line in dd("show", "journeys", *where)[1] if line.startswith("Central")]
     code, out, err = dd("explain", "journeys", "src=Central", "--limit", "1", *where)
     assert code == 0

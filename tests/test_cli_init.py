@@ -48,7 +48,7 @@ def test_init_overwrites_nothing(name: str, tmp_path: Path, capsys: pytest.Captu
     assert run_command(["init", str(tmp_path)]) == 2
     assert f"already has {name}; init overwrites nothing" in capsys.readouterr().err
     assert file.read_text() == "mine"
-    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [file]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [file]
 
 
 def test_init_spares_a_repositorys_own_files(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ VALUES: dict[str, list[Any]] = {
 def _log(dice: random.Random, folder: Path) -> FoldedLog:
     """A log of random rows, nulls included, in two versions."""
     kinds = dice.sample(sorted(VALUES), dice.randrange(1, 4))
-    schema: Schema = {f"c{place}": parse_type(kind) for place, kind in enumerate(kinds)}
+    schema: Schema = {f"c{index}": parse_type(kind) for index, kind in enumerate(kinds)}
     size = dice.randrange(1, 30)
     columns = {
         name: pl.Series(

@@ -161,12 +161,12 @@ def test_the_vertical_form_on_demand_and_without_a_terminal() -> None:
 def test_no_name_and_no_number_is_ever_cut() -> None:
     for seed in range(300):
         dice = random.Random(seed)
-        names = ["n" * dice.randrange(1, 25) + str(place) for place in range(dice.randrange(1, 12))]
-        right = [place for place in range(len(names)) if dice.random() < 0.4]
+        names = ["n" * dice.randrange(1, 25) + str(location) for location in range(dice.randrange(1, 12))]
+        right = [location for location in range(len(names)) if dice.random() < 0.4]
         rows = [
             [
-                str(dice.randrange(10**12)) if place in right else "v" * dice.randrange(120)
-                for place in range(len(names))
+                str(dice.randrange(10**12)) if location in right else "v" * dice.randrange(120)
+                for location in range(len(names))
             ]
             for _ in range(4)
         ]
@@ -174,7 +174,7 @@ def test_no_name_and_no_number_is_ever_cut() -> None:
         lines = [line for _, line in laid_out(names, rows, right, width)]
         whole = "\n".join(lines)
         assert all(name in whole for name in names), f"seed {seed}"
-        assert all(row[place] in whole for row in rows for place in right), f"seed {seed}"
+        assert all(row[location] in whole for row in rows for location in right), f"seed {seed}"
         assert all(len(line) <= width for line in lines), f"seed {seed}"
 
 

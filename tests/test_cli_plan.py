@@ -106,10 +106,10 @@ def test_prints_of_the_program_are_no_part_of_the_plan(fresh: Path, dd: Any) -> 
     assert (code, out, err) == (0, before, ["loaded"])
 
 
-def test_a_program_that_is_not_folded_yet_has_no_sizes(mine: Path, dd: Any) -> None:
+def test_a_program_that_is_not_folded_yet_has_no_sizes(copied: Path, dd: Any) -> None:
     """Its arrangements are others; those that both programs have keep their sizes."""
-    text = (mine / "program.py").read_text()
-    (mine / "program.py").write_text(text.replace('col("minutes")', 'col("minutes") + 1'))
+    text = (copied / "program.py").read_text()
+    (copied / "program.py").write_text(text.replace('col("minutes")', 'col("minutes") + 1'))
     arrangements = records(dd("plan", "--json")[1])[0]["arrangements"]
     assert [arrangement["updates"] is None for arrangement in arrangements] == [False, True, True, True]
 

@@ -201,9 +201,9 @@ def test_flags_that_name_nothing_are_one_line(folder: Path, flags: dict[str, str
     assert says in caught.value.message and len(caught.value.message) < 400
 
 
-@pytest.mark.parametrize("place", ["a\0b", "~nosuchuser"])
-def test_a_project_folder_that_cannot_be_is_one_line(folder: Path, place: str) -> None:
-    for named in ({"start": Path(place), "env": {}}, {"env": {"DDCORE_PROJECT": place}}):
+@pytest.mark.parametrize("location", ["a\0b", "~nosuchuser"])
+def test_a_project_folder_that_cannot_be_is_one_line(folder: Path, location: str) -> None:
+    for named in ({"start": Path(location), "env": {}}, {"env": {"DDCORE_PROJECT": location}}):
         with pytest.raises(UsageError, match=r"NUL|no such user"):
             find_project(**named)
 

@@ -56,14 +56,14 @@ def folded(project: Path) -> int:
 
 
 @pytest.fixture
-def pending(mine: Path, dd: Any) -> Path:
+def pending(copied: Path, dd: Any) -> Path:
     """A folded project with one more version to fold."""
-    (mine / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
+    (copied / "six.csv").write_text("diff,src,dst,minutes\n1,Zoo,Airport,20\n")
     assert dd("ingest", "links", "six.csv", "--version", "6")[0] == 0
     # What a program prints while it is folded goes to stderr, which may be gone.
-    program = mine / "program.py"
+    program = copied / "program.py"
     program.write_text(program.read_text() + "\nprint('x' * 100_000, flush=True)\n")
-    return mine
+    return copied
 
 
 @pytest.mark.sample(1)

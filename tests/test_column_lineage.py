@@ -86,7 +86,7 @@ def test_other_columns_change_nothing(seed: int) -> None:
     """Of a random program: every column that is not named becomes one value, and the output's column stays."""
     drawn, plan, before = usable(seed)
     for output, lineage in column_lineage(plan).items():
-        for place, column in enumerate(plan.outputs[output]):
+        for index, column in enumerate(plan.outputs[output]):
             named = {*lineage.rows, *lineage.columns[column]}
             frames = {
                 name: without(frame, plan.inputs[name], {kept for input_, kept in named if input_ == name})
@@ -95,7 +95,7 @@ def test_other_columns_change_nothing(seed: int) -> None:
             after = logs(drawn, frames)
             if after is None:  # with other values it has no result
                 continue
-            assert values(before[output], place) == values(after[output], place), f"{output}.{column}\n{drawn}"
+            assert values(before[output], index) == values(after[output], index), f"{output}.{column}\n{drawn}"
 
 
 def usable(seed: int) -> tuple[Case, Plan, Any]:
@@ -121,9 +121,9 @@ def logs(drawn: Case, frames: dict[str, pl.DataFrame]) -> Any:
         return None
 
 
-def values(log: dict[Any, int], place: int) -> Counter[Any]:
+def values(log: dict[Any, int], location: int) -> Counter[Any]:
     """What a log says of one of its columns."""
     found: Counter[Any] = Counter()
     for (row, time), diff in log.items():
-        found[row[place], time] += diff
+        found[row[location], time] += diff
     return Counter({key: diff for key, diff in found.items() if diff})

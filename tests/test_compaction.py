@@ -133,10 +133,10 @@ def history(versions: int, seed: int = 0) -> pl.DataFrame:
     rng, present, rows = random.Random(seed), [(n % 7, n % 5) for n in range(20)], []
     rows += [(*row, 0, 1) for row in present]
     for version in range(1, versions):
-        place = rng.randrange(len(present))
-        rows.append((*present[place], version, -1))
-        present[place] = rng.randrange(7), rng.randrange(5)
-        rows.append((*present[place], version, 1))
+        point = rng.randrange(len(present))
+        rows.append((*present[point], version, -1))
+        present[point] = rng.randrange(7), rng.randrange(5)
+        rows.append((*present[point], version, 1))
     return pl.DataFrame(rows, schema=["a", "b", "version", "diff"], orient="row")
 
 
@@ -187,8 +187,8 @@ def test_a_run_takes_up_small_files_before_they_are_many(tmp_path: Path) -> None
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-file:3", "after-table", "after-table:3"])
-def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["after-file:3", "after-table", "after-table:3"])
+def test_a_killed_run_that_takes_up_small_files(point: str, tmp_path: Path) -> None:
     """The next run finishes it: nothing is missing or twice."""
     drawn = counted(7)
     project = with_retention(project_of(tmp_path / "project", drawn))
@@ -196,14 +196,14 @@ def test_a_killed_run_that_takes_up_small_files(place: str, tmp_path: Path) -> N
     ended = subprocess.run(
         [sys.executable, "-c", "from ddcore.cli.main import main; main()", "run", "--engine", "inline",
          "--project", str(project.root), "--to-version", "4"],
-        env={**os.environ, "DDCORE_FAILPOINT": place}, check=False,
+        env={**os.environ, "DDCORE_FAILPOINT": point}, check=False,
     )  # fmt: skip
     assert ended.returncode == -9, "the place is reached"
     fold(project, range(4, 7))
     state = [table for name, table in ledger_of(project).tables().items() if name.startswith("state/")]
     assert any(table.files < 5 for table in state)
     compare(
-        drawn, place, folding.by_reference(drawn.program, **drawn.frames), logs_of(project, load_plan(project).outputs)
+        drawn, point, folding.by_reference(drawn.program, **drawn.frames), logs_of(project, load_plan(project).outputs)
     )
 
 
@@ -291,14 +291,14 @@ def test_T18_T19_representatives_in_tables(tmp_path: Path) -> None:
     assert {row[:-1]: row[-1] for row in actual.rows()} == {key: n for key, n in expected.items() if n}
     for at in [(4, 8), (5, 3), (9, 9)]:
         sums = [
-            {k: sum(each.filter((pl.col("k") == k) & (pl.col("day") <= at[0]) & (pl.col("revision") <= at[1]))["diff"])
-             for k in "xyz"} for each in (updates, actual)
+            {k: sum(item.filter((pl.col("k") == k) & (pl.col("day") <= at[0]) & (pl.col("revision") <= at[1]))["diff"])
+             for k in "xyz"} for item in (updates, actual)
         ]  # fmt: skip
         assert sums[0] == sums[1]
 
 
-def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
-    project = mine
+def test_T20_reads_before_since_name_both_frontiers(copied: Project) -> None:
+    project = copied
     before = output_log(project, "counts")
     at_5, from_5 = before.accumulate(time_of(5)).sort("a", "n"), before.between(time_of(5), time_of(27)).sort("a", "n")
     compact.compact(project, since=time_of(5))
@@ -321,19 +321,19 @@ def test_T20_reads_before_since_name_both_frontiers(mine: Project) -> None:
 @pytest.mark.parametrize(
     "settings", [{"full_refresh": True}, {"first": time_of(3)}, {"corrections": "rewrite"}], ids=str
 )
-def test_no_run_ends_before_the_history_that_is_kept(mine: Project, settings: dict[str, Any]) -> None:
+def test_no_run_ends_before_the_history_that_is_kept(copied: Project, settings: dict[str, Any]) -> None:
     """Its outputs could be read at no version, and rows would be open at versions before those that are there."""
-    compact.compact(mine, since=time_of(5))
-    before = output_log(mine, "counts").accumulate(time_of(27)).sort("a", "n")
+    compact.compact(copied, since=time_of(5))
+    before = output_log(copied, "counts").accumulate(time_of(27)).sort("a", "n")
     if "corrections" in settings:
-        text = mine.program_file.read_text()
-        mine.program_file.write_text(text.replace("dd.count()", 'dd.sum("b")'))
+        text = copied.program_file.read_text()
+        copied.program_file.write_text(text.replace("dd.count()", 'dd.sum("b")'))
     with pytest.raises(UsageError, match=r"--to-version 4: the history before version 5 was given up") as caught:
-        replay.run(mine, engine="inline", last=time_of(4), **settings)
+        replay.run(copied, engine="inline", last=time_of(4), **settings)
     assert caught.value.hint == "fold at least through version 5"
-    assert output_log(mine, "counts").accumulate(time_of(27)).sort("a", "n").equals(before)
-    replay.run(mine, engine="inline", last=time_of(5), **settings)
-    assert output_log(mine, "counts").readable.tops == [time_of(5)]
+    assert output_log(copied, "counts").accumulate(time_of(27)).sort("a", "n").equals(before)
+    replay.run(copied, engine="inline", last=time_of(5), **settings)
+    assert output_log(copied, "counts").readable.tops == [time_of(5)]
 
 
 def test_T21_closed_times_stay_closed(tmp_path: Path) -> None:
@@ -368,9 +368,9 @@ def actions_of(folder: Path, version: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_streams_pass_over_the_compaction_of_logs(mine: Project) -> None:
+def test_streams_pass_over_the_compaction_of_logs(copied: Project) -> None:
     """Its commit changes no data, as Delta defines it: every file in it says so."""
-    project = with_retention(mine, days=7)
+    project = with_retention(copied, days=7)
     before = ledger_of(project).tables()["outputs/counts"]
     compact.compact(project)
     after = ledger_of(project).tables()["outputs/counts"]
@@ -388,11 +388,11 @@ def updates_of(log: Any) -> Counter[Any]:
 
 
 @pytest.mark.sample(1, of="compaction")
-def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
+def test_a_change_feed_passes_over_compactions(copied: Project) -> None:
     """Also over those that advance times: it has every update once, at its own version."""
-    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    keeping, drawn = with_retention(copied, days=7), counted(FOLDED + 2)
     expected = folding.by_reference(drawn.program, **drawn.frames)
-    tailer = Tailer(local(mine.warehouse / "outputs" / "counts"))
+    tailer = Tailer(local(copied.warehouse / "outputs" / "counts"))
     tailer.read()
     for since in (None, 9):
         compact.compact(keeping, since=time_of(since))
@@ -406,14 +406,14 @@ def test_a_change_feed_passes_over_compactions(mine: Project) -> None:
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_path: Path) -> None:
+def test_a_spark_stream_passes_over_compactions(copied: Project, spark: Any, tmp_path: Path) -> None:
     """And Spark's OPTIMIZE and VACUUM of every table, state as well, change no result."""
-    keeping, drawn = with_retention(mine, days=7), counted(FOLDED + 2)
+    keeping, drawn = with_retention(copied, days=7), counted(FOLDED + 2)
     expected = folding.by_reference(drawn.program, **drawn.frames)
 
     def follow() -> None:
         stream = spark.readStream.format("delta").option("startingVersion", 0)
-        rows = stream.load(str(mine.warehouse / "outputs" / "counts")).writeStream.format("parquet")
+        rows = stream.load(str(copied.warehouse / "outputs" / "counts")).writeStream.format("parquet")
         rows = rows.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         rows.start(str(tmp_path / "seen")).awaitTermination()
 
@@ -421,7 +421,7 @@ def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_p
     compact.compact(keeping)
     compact.compact(keeping, since=time_of(9))
     spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
-    for _, folder in Warehouse(mine.warehouse).tables():
+    for _, folder in Warehouse(copied.warehouse).tables():
         spark.sql(f"OPTIMIZE delta.`{folder}`")
         if folder.parent.name == "state":
             spark.sql(f"VACUUM delta.`{folder}` RETAIN 0 HOURS")
@@ -431,7 +431,7 @@ def test_a_spark_stream_passes_over_compactions(mine: Project, spark: Any, tmp_p
     rows = pl.read_parquet(str(tmp_path / "seen" / "*.parquet")).select("a", "n", "version", "diff").rows()
     assert Counter({row[:-1]: row[-1] for row in rows}) == updates_of(expected["counts"])
     assert len(rows) == len({row[:-1] for row in rows}), "each update once"
-    actual = logs_of(mine, load_plan(mine).outputs)
+    actual = logs_of(copied, load_plan(copied).outputs)
     compare(counted(FOLDED + 2), "Spark", advanced(expected, ((9,),)), advanced(actual, ((9,),)))
 
 
@@ -491,7 +491,7 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def mine(folded: Path, tmp_path: Path) -> Project:
+def copied(folded: Path, tmp_path: Path) -> Project:
     """A copy of it to write to."""
     shutil.copytree(folded, tmp_path / "project")
     return with_retention(find_project(tmp_path / "project", {}))
@@ -499,39 +499,39 @@ def mine(folded: Path, tmp_path: Path) -> Project:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
-    ("place", "since"),
+    ("point", "since"),
     nightly([*zip(SOME, cycle([None, 20])), *zip(SOME, cycle([20, None])), *product(REST, [None, 20])], len(SOME)),
 )
-def test_killed_compactions(mine: Project, place: str, since: int | None) -> None:
+def test_killed_compactions(copied: Project, point: str, since: int | None) -> None:
     """The run after it, and the compaction after that, find a warehouse in which nothing is missing or twice."""
     drawn = counted(FOLDED + 2)
     ended = subprocess.run(
-        [sys.executable, "-c", COMPACT, str(mine.root), *([] if since is None else [str(since)])],
-        env={**os.environ, "DDCORE_FAILPOINT": place},
+        [sys.executable, "-c", COMPACT, str(copied.root), *([] if since is None else [str(since)])],
+        env={**os.environ, "DDCORE_FAILPOINT": point},
         check=False,
     )
     assert ended.returncode == -9, "the place is reached"
-    assert all(path.exists() for path in everything_named(mine))
-    outputs = load_plan(mine).outputs
+    assert all(path.exists() for path in everything_named(copied))
+    outputs = load_plan(copied).outputs
     expected = folding.by_reference(drawn.program, **drawn.frames)
-    fold(mine, range(FOLDED, FOLDED + 1))
+    fold(copied, range(FOLDED, FOLDED + 1))
     until = {
         name: {key: diff for key, diff in updates.items() if key[1] <= (FOLDED,)} for name, updates in expected.items()
     }
-    now = ledger_of(mine).since()
-    compare(drawn, place, advanced(until, now), advanced(logs_of(mine, outputs), now))
-    compact.compact(mine, since=time_of(since))
-    fold(mine, range(FOLDED + 1, FOLDED + 2))
-    now = ledger_of(mine).since()
+    now = ledger_of(copied).since()
+    compare(drawn, point, advanced(until, now), advanced(logs_of(copied, outputs), now))
+    compact.compact(copied, since=time_of(since))
+    fold(copied, range(FOLDED + 1, FOLDED + 2))
+    now = ledger_of(copied).since()
     assert now == (() if since is None else ((since,),))
-    compare(drawn, place, advanced(expected, now), advanced(logs_of(mine, outputs), now))
-    operations = {entry["operation"] for entry in DeltaTable(str(mine.warehouse / "outputs" / "counts")).history()}
+    compare(drawn, point, advanced(expected, now), advanced(logs_of(copied, outputs), now))
+    operations = {entry["operation"] for entry in DeltaTable(str(copied.warehouse / "outputs" / "counts")).history()}
     assert "RESTORE" not in operations, "whoever tails the output would see its rows again"
 
 
-def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> None:
+def test_a_commit_of_a_killed_compaction_is_never_taken_back(copied: Project) -> None:
     """Nobody who tails an output sees its rows removed and added again."""
-    project = mine
+    project = copied
     folder = local(project.warehouse) / "outputs" / "counts"
     ledger = ledger_of(project)
     before = ledger.tables()["outputs/counts"]
@@ -553,11 +553,11 @@ def test_a_commit_of_a_killed_compaction_is_never_taken_back(mine: Project) -> N
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("since", [None, 20])
-def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: Project, since: int | None) -> None:
+def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(copied: Project, since: int | None) -> None:
     """Whoever follows the output saw its updates, and a compaction is none that they could see."""
-    folder = local(mine.warehouse) / "outputs" / "counts"
-    log = ChangeLog(folder, load_plan(mine).outputs["counts"], writer=Writer())
-    tailer, ledger = Tailer(folder), ledger_of(mine)
+    folder = local(copied.warehouse) / "outputs" / "counts"
+    log = ChangeLog(folder, load_plan(copied).outputs["counts"], writer=Writer())
+    tailer, ledger = Tailer(folder), ledger_of(copied)
     last = ledger.current_run()
     assert last is not None
     killed = ledger.next_run()
@@ -567,16 +567,16 @@ def test_what_a_given_up_run_published_is_left_for_the_next_run_to_cancel(mine: 
     log.commit([log.write("killed", updates)], killed, base=ledger.tables()["outputs/counts"])
     assert give_up(ledger, "its program has changed", committed=True)
     tailer.read()
-    compact.compact(mine, since=time_of(since))
-    fold(mine, range(FOLDED, FOLDED + 1))
+    compact.compact(copied, since=time_of(since))
+    fold(copied, range(FOLDED, FOLDED + 1))
     tailer.read()
     rows = tailer.rows.group_by(*log.schema, "version").agg(pl.col("diff").sum()).filter(pl.col("diff") != 0)
     seen = Counter({row[:-1]: row[-1] for row in rows.select("a", "n", "version", "diff").rows()})
     expected = folding.by_reference(counted(FOLDED + 1).program, **counted(FOLDED + 1).frames)
     assert seen == updates_of(expected["counts"])
-    files = ledger_of(mine).tables()["outputs/counts"].files
-    compact.compact(mine, since=time_of(since))
-    assert ledger_of(mine).tables()["outputs/counts"].files < files, "then it is compacted as any other"
+    files = ledger_of(copied).tables()["outputs/counts"].files
+    compact.compact(copied, since=time_of(since))
+    assert ledger_of(copied).tables()["outputs/counts"].files < files, "then it is compacted as any other"
 
 
 def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
@@ -590,8 +590,8 @@ def test_an_unfinished_run_forbids_compaction(tmp_path: Path) -> None:
         compact.compact(project)
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(mine: Project) -> None:
-    project = mine
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(copied: Project) -> None:
+    project = copied
     before = {path: path.stat().st_mtime_ns for path in local(project.warehouse).rglob("*") if path.is_file()}
     report = compact.compact(project, dry_run=True)
     assert before == {path: path.stat().st_mtime_ns for path in local(project.warehouse).rglob("*") if path.is_file()}
@@ -616,12 +616,12 @@ print("read")
 
 
 @pytest.mark.sample(1, of="compaction")
-def test_reading_while_compacting(mine: Project, tmp_path: Path) -> None:
+def test_reading_while_compacting(copied: Project, tmp_path: Path) -> None:
     """A reader in another process sees the same rows before, during and after."""
     stop = tmp_path / "stop"
-    keeping = with_retention(mine, days=1)
+    keeping = with_retention(copied, days=1)
     with subprocess.Popen(
-        [sys.executable, "-c", READ, str(mine.root), str(stop)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-c", READ, str(copied.root), str(stop)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     ) as reader:  # fmt: skip
         for since in (None, 3, 9, 20):
@@ -677,21 +677,21 @@ def test_open_files_are_bounded(runs: int, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
-def test_a_compaction_does_not_take_a_killed_ingest_back(mine: Project) -> None:
+def test_a_compaction_does_not_take_a_killed_ingest_back(copied: Project) -> None:
     """Whoever follows the input has seen its commit: the compaction finishes the ingest first."""
-    source, name = mine.root / "last.parquet", next(iter(mine.inputs))
+    source, name = copied.root / "last.parquet", next(iter(copied.inputs))
     later = counted(FOLDED + 3).frames[name].filter(pl.col("version") >= FOLDED + 2)
     assert len(later)
     later.write_parquet(source)
     command = [str(Path(sys.executable).with_name("ddcore")), "ingest", name, str(source), "-q"]
     killed = subprocess.run(
-        [*command, "--project", str(mine.root)], env={**os.environ, "DDCORE_FAILPOINT": "after-table"}, check=False
+        [*command, "--project", str(copied.root)], env={**os.environ, "DDCORE_FAILPOINT": "after-table"}, check=False
     )
     assert killed.returncode == -signal.SIGKILL
-    table = Warehouse(mine.warehouse).input(name)
-    before = Ledger.load(Warehouse(mine.warehouse)).next_ingest()
-    compact.compact(mine)
-    ledger = Ledger.load(Warehouse(mine.warehouse))
+    table = Warehouse(copied.warehouse).input(name)
+    before = Ledger.load(Warehouse(copied.warehouse)).next_ingest()
+    compact.compact(copied)
+    ledger = Ledger.load(Warehouse(copied.warehouse))
     assert ledger.next_ingest() == before + 1
     state = ledger.input_table(name)
     assert state is not None and DeltaTable(str(table)).version() == state.version
@@ -744,5 +744,5 @@ def test_tables_are_merged_together_as_soon_as_one_has_many_files(monkeypatch: p
     assert (half.is_due, nearly.is_due, many.is_due) == (False, False, True)
     job = object.__new__(compact._Compaction)
     for possible, chosen in (([half, nearly], []), ([half, many], [half, many])):
-        monkeypatch.setattr(job, "_possible_merges", lambda possible=possible: [("table", each) for each in possible])
-        assert [each for _, each in job._merges()] == chosen
+        monkeypatch.setattr(job, "_possible_merges", lambda possible=possible: [("table", item) for item in possible])
+        assert [item for _, item in job._merges()] == chosen

@@ -115,7 +115,7 @@ def fingerprint(rows: Any) -> str:
 def test_they_are_a_part_of_the_program_but_not_their_order() -> None:
     assert fingerprint({"a": [1, 2, 2]}) == fingerprint(pl.DataFrame({"a": [2, 1, 2]}, schema={"a": pl.Int16}))
     others = [{"a": [1, 2]}, {"a": [1.0, 2.0, 2.0]}, {"b": [1, 2, 2]}, {"a": ["1", "2", "2"]}]
-    assert len({fingerprint(each) for each in [{"a": [1, 2, 2]}, *others]}) == 5
+    assert len({fingerprint(other) for other in [{"a": [1, 2, 2]}, *others]}) == 5
 
 
 def test_outside_of_a_program_there_is_none() -> None:
@@ -229,7 +229,7 @@ def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     replay.run(project, engine="inline", full_refresh=True)
     require_the_law(project, frames, 3, 6)
     logs = [log_of(project, name, schema) for name, schema in load_plan(project).outputs.items()]
-    assert min(pl.concat([each.select("version") for each in logs])["version"]) == 3, "nothing is left of times before"
+    assert min(pl.concat([item.select("version") for item in logs])["version"]) == 3, "nothing is left of times before"
 
 
 def test_both_ways_to_verify_and_a_row_that_rests_on_nothing(tmp_path: Path, dd: Any) -> None:

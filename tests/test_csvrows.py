@@ -145,7 +145,7 @@ def test_quotes_of_any_bytes_are_found_as_byte_by_byte(seed: int) -> None:
 def by_bytes(content: bytes) -> str:
     """What is wrong with a file, found byte by byte; empty if nothing is."""
     state, line, opened = "begin", 1, 0
-    for place, byte in enumerate(content):
+    for index, byte in enumerate(content):
         if state == "quoted":
             state = "closed" if byte == ord('"') else state
         elif byte == ord('"') and state in ("begin", "closed"):
@@ -156,7 +156,7 @@ def by_bytes(content: bytes) -> str:
             return f"text after a closing quote (line {line}), of the field that opens in line {opened}"
         else:
             state = "plain"
-        line += byte == ord("\n") or (byte == ord("\r") and content[place + 1 : place + 2] != b"\n")
+        line += byte == ord("\n") or (byte == ord("\r") and content[index + 1 : index + 2] != b"\n")
     return f"it ends inside of the quote that opens in line {opened}" if state == "quoted" else ""
 
 

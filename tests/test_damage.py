@@ -169,16 +169,16 @@ def test_one_flipped_bit_never_changes_a_result(trials: int, shop: Shop, seed: i
         shop.restore()
         name = rng.choice(files)
         content = bytearray((shop.warehouse / name).read_bytes())
-        place, bit = rng.randrange(len(content)), rng.randrange(8)
-        content[place] ^= 1 << bit
+        point, bit = rng.randrange(len(content)), rng.randrange(8)
+        content[point] ^= 1 << bit
         (shop.warehouse / name).write_bytes(content)
         # A run reads everything else, and the outputs are read after it anyway.
         read = outcome(shop.results, shop.warehouse) if name.parts[0] in ("outputs", "ledger") else shop.folded
-        assert read in ("error", shop.folded), (name, place, bit)
+        assert read in ("error", shop.folded), (name, point, bit)
         run = outcome(shop.run, shop.warehouse)
         if run != "error":
             run = outcome(shop.results, shop.warehouse)
-        assert run in ("error", shop.complete), (name, place, bit)
+        assert run in ("error", shop.complete), (name, point, bit)
         seen[name.parts[0], "error" in (read, run)] += 1
     print(dict(seen))
     # Many files are not read any more: gathered ones of the ledger, commits that a checkpoint has. About a fifth of all

@@ -80,8 +80,8 @@ def test_every_place_that_runs_what_it_reads_is_known() -> None:
     found = set()
     for folder in FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
-            place = file.relative_to(ROOT).as_posix()
-            found |= {f"{place} {word}" for word in words_in(ast.parse(file.read_text()))}
+            location = file.relative_to(ROOT).as_posix()
+            found |= {f"{location} {word}" for word in words_in(ast.parse(file.read_text()))}
     assert found == set(PLACES)
 
 
@@ -140,11 +140,11 @@ def plant(bomb: bytes, dd: Command, every: int) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_no_pickle_in_data_is_loaded(number: int, mine: Path, dd: Command) -> None:
+def test_no_pickle_in_data_is_loaded(number: int, copied: Path, dd: Command) -> None:
     plant(list(bombs())[number], dd, every=9)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(6))
-def test_no_pickle_in_any_file_is_loaded(number: int, mine: Path, dd: Command) -> None:
+def test_no_pickle_in_any_file_is_loaded(number: int, copied: Path, dd: Command) -> None:
     plant(list(bombs())[number], dd, every=1)

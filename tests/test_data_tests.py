@@ -208,7 +208,7 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
     for last in cuts:
         checked = [version for version in with_rows if folded < version <= last]
         expected = {version: naive(updates, (version,)) for version in checked}
-        broken = {name for each in expected.values() for name in each}
+        broken = {name for entry in expected.values() for name in entry}
         before = tables_of(project)
         if broken:
             with pytest.raises(BrokenTest) as caught:
@@ -220,12 +220,12 @@ def test_a_run_is_committed_if_and_only_if_no_version_breaks_a_test(
             assert tables_of(project) == before, "nothing of the run is committed"
             project = with_severity(project, "warn")
         report = replay.run(project, last=time_of(last), **options)
-        told = {each["test"]: each for each in report.broken}
+        told = {entry["test"]: entry for entry in report.broken}
         assert told.keys() == broken
-        for name, each in told.items():
+        for name, entry in told.items():
             when = [version for version, rows in expected.items() if name in rows]
-            assert (each["version"], each["versions"]) == (when[0], len(when)), name
-            assert each["rows"] == expected[when[0]][name], name
+            assert (entry["version"], entry["versions"]) == (when[0], len(when)), name
+            assert entry["rows"] == expected[when[0]][name], name
             assert f"test {name} is broken at version {when[0]}" in " ".join(report.warnings)
         assert report.last == time_of(last)
         project, folded = with_severity(project, "error"), last
@@ -237,10 +237,10 @@ def test_histories_of_both_kinds_are_drawn() -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):
         updates = history(random.Random(seed), [(version,) for version in range(10)])
-        each = [naive(updates, (version,)) for version in range(10)]
-        seen.update({name for broken in each for name in broken})
-        seen.update({f"{name} repaired" for name in {*each[0], *each[3], *each[6]} - {*each[9]}})
-        seen.update({"held" for broken in each[1:] if not broken})
+        entry = [naive(updates, (version,)) for version in range(10)]
+        seen.update({name for broken in entry for name in broken})
+        seen.update({f"{name} repaired" for name in {*entry[0], *entry[3], *entry[6]} - {*entry[9]}})
+        seen.update({"held" for broken in entry[1:] if not broken})
     for name in ("negative", "one_price", "agree", "known"):
         assert seen[name] >= 5 and seen[f"{name} repaired"] >= 1, seen
     assert seen["held"] >= 20
@@ -306,16 +306,16 @@ KINDS: list[tuple[str, set[Row]]] = [
 
 
 def test_kinds(tmp_path: Path) -> None:
-    tests = "".join(f'[tests.t{place}]\n{test}\nseverity = "warn"\n' for place, (test, _) in enumerate(KINDS))
+    tests = "".join(f'[tests.t{index}]\n{test}\nseverity = "warn"\n' for index, (test, _) in enumerate(KINDS))
     project = project_at(tmp_path, tests=tests, program=PROGRAM.split("@dd", maxsplit=1)[0])
     items = [((1, 5, "a"), (0,), 1), ((3, 6, "a"), (0,), 1), ((2, 7, "b"), (0,), 1)]
     totals = [(row, (0,), 1) for row in [("a", 5), ("a", 7), ("b", 7), ("c", 1)]]
     bring(project, {"items": items, "totals": totals})
     report = fold(project)
-    assert {f"t{place}": contents(project, f"t{place}") for place in range(len(KINDS))} == {
-        f"t{place}": rows for place, (_, rows) in enumerate(KINDS)
+    assert {f"t{index}": contents(project, f"t{index}") for index in range(len(KINDS))} == {
+        f"t{index}": rows for index, (_, rows) in enumerate(KINDS)
     }
-    assert [each["test"] for each in report.broken] == [f"t{place}" for place, (_, rows) in enumerate(KINDS) if rows]
+    assert [entry["test"] for entry in report.broken] == [f"t{index}" for index, (_, rows) in enumerate(KINDS) if rows]
 
 
 def test_nulls_are_equal_and_count_nothing(tmp_path: Path) -> None:
@@ -425,7 +425,7 @@ def test_a_full_refresh_checks_all_versions(tmp_path: Path) -> None:
     bring(project, item(1, -5, "a", 1))
     bring(project, item(1, -5, "a", 2, -1))
     bring(project, item(2, 5, "a", 3))
-    assert [each["version"] for each in fold(project).broken] == [1]
+    assert [entry["version"] for entry in fold(project).broken] == [1]
     project = project_at(project.root)
     before = tables_of(project)
     assert fold(project).nothing_new, "the severity is no part of the program"
@@ -479,7 +479,7 @@ def test_broken_rows_that_stay_count_in_later_runs(tmp_path: Path) -> None:
     fold(project)
     bring(project, item(2, 5, "b", 5))
     report = fold(project)
-    assert [(each["version"], each["versions"], each["rows"]) for each in report.broken] == [(5, 1, 1)]
+    assert [(entry["version"], entry["versions"], entry["rows"]) for entry in report.broken] == [(5, 1, 1)]
     project = project_at(project.root)  # an error from now on
     bring(project, item(3, 5, "b", 7))
     with pytest.raises(BrokenTest, match="negative is broken at version 7"):
@@ -534,10 +534,10 @@ def test_an_added_test_that_warns(tmp_path: Path) -> None:
     fold(project)
     project = project_at(tmp_path, tests=TESTS + MORE + 'severity = "warn"\n')
     report = fold(project)
-    assert [each["test"] for each in report.broken] == ["small"]
+    assert [entry["test"] for entry in report.broken] == ["small"]
     assert report.corrections == 0, "what waits is no output's"
     bring(project, item(2, 3, "a", 4))
-    assert [(each["test"], each["version"], each["rows"]) for each in fold(project).broken] == [("small", 4, 1)]
+    assert [(entry["test"], entry["version"], entry["rows"]) for entry in fold(project).broken] == [("small", 4, 1)]
     assert contents(project, "small") == {(1, 8, "a")}
 
 
@@ -701,11 +701,11 @@ def test_a_session_ignores_tests() -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-intent", "after-create", "after-table:1", "after-table:4"])
-def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, warned: Project) -> None:
+@pytest.mark.parametrize("point", ["after-intent", "after-create", "after-table:1", "after-table:4"])
+def test_a_run_that_is_killed_around_its_commits_is_checked_again(point: str, warned: Project) -> None:
     """Before the check, between it and the first commit, and after some; the severity of the check decides."""
     command = [sys.executable, "-c", "from ddcore.cli.main import main; main()", "run", "-q"]
-    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, check=False)
+    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": point}, check=False)
     assert killed.returncode == -signal.SIGKILL
     strict = with_severity(warned, "error")
     with pytest.raises(BrokenTest, match="test negative is broken at version 1"):
@@ -713,7 +713,7 @@ def test_a_run_that_is_killed_around_its_commits_is_checked_again(place: str, wa
     assert Ledger.load(Warehouse(strict.warehouse)).current_run() is None
     again = with_severity(strict, "warn")
     report = fold(again)
-    assert [each["test"] for each in report.broken] == ["negative"]
+    assert [entry["test"] for entry in report.broken] == ["negative"]
     assert contents(again, "negative") == {(1, -5, "a")}
     shutil.copytree(again.root, again.root.parent / "other", ignore=shutil.ignore_patterns("warehouse"))
     other = find_project(again.root.parent / "other", {})
@@ -740,7 +740,7 @@ def test_the_program_of_the_page(tmp_path: Path) -> None:
     bring(project, item(1, 1001, "a", 1))
     assert fold(project).broken == []
     bring(project, item(2, 2000, "b", 3))
-    assert [each["test"] for each in fold(project).broken] == ["nothing_costs_much"]
+    assert [entry["test"] for entry in fold(project).broken] == ["nothing_costs_much"]
     bring(project, {"totals": [(("c", 0), (4,), 1)]})
     with pytest.raises(BrokenTest, match=r"every_shop_has_items is broken at version 4: \(shop='c', total=0\)"):
         fold(project)
@@ -815,10 +815,10 @@ def test_mistakes_in_the_program(text: str, tmp_path: Path) -> None:
 def test_a_program_that_returns_something_else(returned: str, tmp_path: Path) -> None:
     """The error is that of the program, with tests as without."""
     said = []
-    for place, tests in enumerate(["", '[tests.x]\nempty = "cheap"\n']):
+    for index, tests in enumerate(["", '[tests.x]\nempty = "cheap"\n']):
         program = f"def program(items, totals):\n    return {returned}\n"
         with pytest.raises(DdError) as caught:
-            load_plan(project_at(tmp_path / str(place), tests=tests, program=program))
+            load_plan(project_at(tmp_path / str(index), tests=tests, program=program))
         said.append(caught.value.message)
     assert said[0] == said[1] or returned == "{}", said
 

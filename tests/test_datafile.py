@@ -25,9 +25,9 @@ def store(folder: Path, rows: int = 500, row_group: int = 100) -> Path:
     return path
 
 
-def flip(path: Path, place: int, bit: int) -> None:
+def flip(path: Path, location: int, bit: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 1 << bit
+    content[location] ^= 1 << bit
     path.write_bytes(content)
 
 
@@ -69,12 +69,12 @@ def test_any_flipped_bit_is_noticed(tmp_path: Path, seed: int) -> None:
     content = whole.read_bytes()
     ends = [int(end) for end in (block.partition(":")[0] for block in _list(content))]
     rng = random.Random(seed)
-    for place in [0, 3, *(end - 1 for end in ends), *ends, len(content) - 1, *rng.sample(range(len(content)), 200)]:
-        flip(whole, place, rng.randrange(8))
+    for location in [0, 3, *(end - 1 for end in ends), *ends, len(content) - 1, *rng.sample(range(len(content)), 200)]:
+        flip(whole, location, rng.randrange(8))
         with pytest.raises(StorageError, match=r"is damaged|cannot read") as caught:
             datafile.verify(whole, "a hint")
         assert str(whole) in caught.value.message and caught.value.hint == "a hint"
-        if place >= ends[-1]:
+        if location >= ends[-1]:
             with pytest.raises(StorageError):
                 datafile.rows_of(whole, "")
         else:

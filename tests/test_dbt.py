@@ -278,12 +278,12 @@ def test_a_project_that_is_not_compiled(home: Path, dd: Command) -> None:
 @pytest.fixture(scope="module")
 def dbt() -> Path:
     """dbt and its DuckDB adapter, in an environment of their own; needs the network once."""
-    place = REPOSITORY / "build" / "dbt-1.10"
-    if not (place / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", place], check=True)
-        subprocess.run([place / "bin" / "pip", "install", "--quiet", *VERSIONS], check=True)
-        (place / "ready").touch()
-    return place / "bin" / "dbt"
+    location = REPOSITORY / "build" / "dbt-1.10"
+    if not (location / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", location], check=True)
+        subprocess.run([location / "bin" / "pip", "install", "--quiet", *VERSIONS], check=True)
+        (location / "ready").touch()
+    return location / "bin" / "dbt"
 
 
 @pytest.mark.long
@@ -307,12 +307,12 @@ def test_the_example_equals_dbts_own_tables(
         assert dd("run", "-q", "--to-version", str(version))[0] == 0
         with duckdb.connect(str(home / "library.duckdb"), read_only=True) as con:
             for output in ("readers_of_subjects", "reminders", "popular"):
-                theirs = pl.DataFrame(con.table(output).to_arrow_table())
+                other = pl.DataFrame(con.table(output).to_arrow_table())
                 code, out, _ = dd("show", output, "--limit", "0", "--json")
                 assert code == 0
                 told = [one for one in map(json.loads, out) if "row" in one]
-                rows = [tuple(one["row"][name] for name in theirs.columns) for one in told for _ in range(one["count"])]
-                assert bag(rows) == bag(theirs.rows()), (version, output)
+                rows = [tuple(one["row"][name] for name in other.columns) for one in told for _ in range(one["count"])]
+                assert bag(rows) == bag(other.rows()), (version, output)
 
 
 def _logs() -> dict[str, pl.DataFrame]:

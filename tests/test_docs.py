@@ -123,8 +123,8 @@ def test_benchmarks_that_pages_name_exist() -> None:
         calls = re.findall(r"(?:make bench ARGS=\"?|python -m bench )([a-z_]+(?: [a-z_]+)*)", page.read_text("utf-8"))
         names[str(page.relative_to(TOP))] = {name for call in calls for name in call.split()}
     assert len(names["docs/comparison.md"]) >= 4
-    for place, benchmarks in names.items():
-        assert [name for name in benchmarks if not (TOP / "bench" / f"{name}.py").is_file()] == [], place
+    for location, benchmarks in names.items():
+        assert [name for name in benchmarks if not (TOP / "bench" / f"{name}.py").is_file()] == [], location
     text = re.sub(
         "<!-- make bench: begin -->.*<!-- make bench: end -->",
         "",

@@ -138,7 +138,7 @@ def test_an_arrangement_that_several_operators_read_is_there_once() -> None:
         return {"x": t.join(t.select("n", m="n + 1"), on="n"), "y": t.group_by("n").top_k(1, ["k"])}
 
     drawing = drawn(program, {"t": {"n": "int64", "k": "int64"}})
-    (index,) = (each for each in drawing.indexes if each.box.title == "input t")
+    (index,) = (item for item in drawing.indexes if item.box.title == "input t")
     assert index.key == ("n",) and [box.title for box in index.readers] == ["join on n", "top_k by n"]
     assert index.brief == "by n, shared by 2" and index.table.startswith("state/")
     assert len([edge for edge in drawing.edges if edge.index is index]) == 2
@@ -149,7 +149,7 @@ def test_every_stored_arrangement_is_in_the_diagram() -> None:
     shown = [
         arrangement for arrangement in plan.arrangements if not (arrangement.transient or plan.is_inner(arrangement))
     ]
-    assert {index.table for index in diagram(plan).indexes} == {f"state/{each.fingerprint}" for each in shown}
+    assert {index.table for index in diagram(plan).indexes} == {f"state/{item.fingerprint}" for item in shown}
     assert len(shown) < len(plan.arrangements), "the trees of large groups are no operators of the program"
 
 
@@ -177,15 +177,15 @@ class Picture:
 
     def __init__(self, text: str) -> None:
         self.root = ElementTree.fromstring(text)
-        groups = [each for each in self.root.iter(f"{NAME}g") if (each.get("id") or "").startswith("box")]
+        groups = [item for item in self.root.iter(f"{NAME}g") if (item.get("id") or "").startswith("box")]
         self.boxes = {int(group.get("id", "")[3:]): rectangle(group.find(f"{NAME}rect")) for group in groups}
-        rects = [each for each in self.root.iter(f"{NAME}rect") if each.get("class") == "frame"]
+        rects = [item for item in self.root.iter(f"{NAME}rect") if item.get("class") == "frame"]
         self.frames = {int(rect.get("id", "")[4:]): rectangle(rect) for rect in rects}
         self.edges = []
-        for each in self.root.iter(f"{NAME}path"):
-            title = each.findtext(f"{NAME}title")
+        for item in self.root.iter(f"{NAME}path"):
+            title = item.findtext(f"{NAME}title")
             if title is not None:
-                numbers = [float(number) for number in re.findall(r"-?\d+\.\d", each.get("d", ""))]
+                numbers = [float(number) for number in re.findall(r"-?\d+\.\d", item.get("d", ""))]
                 source, _, target = title.partition(":")[0].partition(" to ")
                 self.edges.append((int(source), int(target), numbers[:2], numbers[-2:]))
 
@@ -233,7 +233,7 @@ def test_everything_is_on_the_page(drawing: Diagram) -> None:
 
 def test_names_are_escaped_in_svg() -> None:
     text = svg(DRAWINGS["odd names"](), ODD)
-    titles = [each.text or "" for each in ElementTree.fromstring(text).iter(f"{NAME}title")]
+    titles = [item.text or "" for item in ElementTree.fromstring(text).iter(f"{NAME}title")]
     assert 'a"]; end <b>&amp; \\x1b[1m\\n日本 |#%%{' in titles
     assert any('agg by a"]; end <b>&amp; \\x1b[1m\\n日本 |#%%{' in title for title in titles)
     assert text.isascii()

@@ -79,11 +79,11 @@ class Recorder:
             status = path.stat()
             if files.get(status.st_ino) != (status.st_mtime_ns, status.st_size):
                 self.missing.append(f"{when}: {path}")
-            for each in (path, *path.parents):
-                if each == self.root.parent:
+            for parent in (path, *path.parents):
+                if parent == self.root.parent:
                     break
-                if folders.get(each.parent.stat().st_ino, {}).get(each.name) != each.stat().st_ino:
-                    self.missing.append(f"{when}: the name of {each}")
+                if folders.get(parent.parent.stat().st_ino, {}).get(parent.name) != parent.stat().st_ino:
+                    self.missing.append(f"{when}: the name of {parent}")
 
     def believe(self) -> None:
         """Believe that a killed process kept the order: data files before their commit, commits before their record,
@@ -101,10 +101,10 @@ class Recorder:
         """Believe that a file and the names above it, up to those in ``top``, are on the disk."""
         if path.exists():
             self._note(path)
-            for each in (path, *path.parents):
-                if each == top:
+            for parent in (path, *path.parents):
+                if parent == top:
                     break
-                self._folders.setdefault(each.parent.stat().st_ino, {})[each.name] = each.stat().st_ino
+                self._folders.setdefault(parent.parent.stat().st_ino, {})[parent.name] = parent.stat().st_ino
 
     def _tables(self, ledger: Ledger) -> list[Path]:
         """What the ledger names: the commits of all tables up to the versions in it, the live files there, and the
@@ -143,7 +143,7 @@ def recorded(shop: Workshop, name: str, folder: Path, recorder: Recorder, patch:
     """Run a command in this process under the recorder; return its exit code."""
     arguments = shop.placed(folder, shop.scenario(name).arguments)
     with patch.context() as inside:
-        for variable in [each for each in os.environ if each.startswith("DDCORE_") and each not in KEPT]:
+        for variable in [item for item in os.environ if item.startswith("DDCORE_") and item not in KEPT]:
             inside.delenv(variable)
         recorder.install(inside)
         code = run_command([*arguments, "-q", "--project", str(folder)])
@@ -174,16 +174,16 @@ def check_synced(name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch)
     assert recorder.missing == [], name
 
 
-def after_a_kill(shop: Workshop, name: str, place: str, n: int, patch: pytest.MonkeyPatch) -> None:
+def after_a_kill(shop: Workshop, name: str, point: str, n: int, patch: pytest.MonkeyPatch) -> None:
     """Kill a command, run it again, and check that it has synced what the killed one left as well."""
     folder = shop.copy(shop.scenario(name).base)
     recorder = Recorder(folder / "warehouse")
     arguments = shop.placed(folder, shop.scenario(name).arguments)
-    assert shop.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}").code < 0
+    assert shop.command(folder, *arguments, DDCORE_FAILPOINT=f"{point}:{n}").code < 0
     recorder.believe()
     code = recorded(shop, name, folder, recorder, patch)
-    assert code == (2 if place == "after-undo" and "--undo" in arguments else 0)
-    assert recorder.missing == [], f"{name}: {place}:{n}"
+    assert code == (2 if point == "after-undo" and "--undo" in arguments else 0)
+    assert recorder.missing == [], f"{name}: {point}:{n}"
     shutil.rmtree(folder)
 
 
@@ -201,8 +201,8 @@ def test_a_sample_of_what_a_killed_process_left_is_synced(
 def test_all_that_a_killed_process_left_is_synced(
     name: str, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place, n in workshop.scenario(name).points:
-        after_a_kill(workshop, name, place, n, monkeypatch)
+    for point, n in workshop.scenario(name).points:
+        after_a_kill(workshop, name, point, n, monkeypatch)
 
 
 @pytest.mark.parametrize("lost", ["settle", "sync"])

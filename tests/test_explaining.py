@@ -141,7 +141,7 @@ def check_random_change(seed: int) -> bool:
         old, new = subject.rows(before), subject.rows(subject.inputs)
     except DdError:
         return False
-    moved = [(name, each) for name in subject.outputs for each in _moved(old[name], new[name])]
+    moved = [(name, item) for name in subject.outputs for item in _moved(old[name], new[name])]
     if not moved:
         return False
     name, row = rng.choice(moved)
@@ -162,15 +162,15 @@ def check_random_change(seed: int) -> bool:
     assert is_moved(causes.inputs), f"{causes} does not move the rows; {note}"
     assert causes.inputs or _same(rows_with(old[name], key), rows_with(new[name], key))
     for of, frame in causes.inputs.items():
-        for place in range(len(frame)):
-            fewer = {**causes.inputs, of: pl.concat([frame[:place], frame[place + 1 :]])}
-            assert not is_moved(fewer), f"row {place} of {of} can be left out of {causes}; {note}"
+        for location in range(len(frame)):
+            fewer = {**causes.inputs, of: pl.concat([frame[:location], frame[location + 1 :]])}
+            assert not is_moved(fewer), f"row {location} of {of} can be left out of {causes}; {note}"
     return True
 
 
 def _moved(old: pl.DataFrame, new: pl.DataFrame) -> list[pl.DataFrame]:
     """Rows that are new."""
-    rows = [new[place].drop("diff") for place in range(len(new))]
+    rows = [new[location].drop("diff") for location in range(len(new))]
     return [row for row in rows if rows_with(old, row).is_empty()]
 
 
@@ -308,7 +308,7 @@ def test_through_a_loop_in_a_loop() -> None:
     assert named(explanation) == {"edges": [(1, 2), (2, 3), (7, 8), (9, 3), (9, 8)], "roots": [(1,)]}
     rounds = {rounds for _, rounds, _ in steps(explanation)}
     assert {(0, 0), (0, 1), (1, 0)} <= rounds
-    assert all(len(each) <= 2 for each in rounds)
+    assert all(len(item) <= 2 for item in rounds)
 
 
 def test_an_inspected_collection_inside_of_a_loop() -> None:
@@ -342,7 +342,7 @@ def test_of_an_anti_join_the_row_and_that_others_keep_rows_away() -> None:
     )
     explanation = subject.check("out", row_of(k=2, x=20))
     assert named(explanation) == {"left": [(2, 20)]}
-    assert [place.partition(":")[0] for place in explanation.keeps_away] == ["test_explaining.py"]
+    assert [location.partition(":")[0] for location in explanation.keeps_away] == ["test_explaining.py"]
 
 
 def test_a_row_that_a_kept_away_row_makes_possible() -> None:

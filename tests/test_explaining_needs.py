@@ -54,7 +54,7 @@ class Planned:
 
         self.plan, self.subject = build(kept, subject.schemas, (TRIAL,)), subject
         self.graph: Graph = next(iter(returned.values()))._graph
-        self.outputs = {name: each._index for name, each in returned.items()}
+        self.outputs = {name: item._index for name, item in returned.items()}
         self.outputs |= {inspection.name: self.graph.inspected(inspection) for inspection in self.graph.inspections}
 
     def folded(self, needed: Sequence[Mapping[str, Restriction]]) -> Mapping[str, Batch]:
@@ -62,7 +62,7 @@ class Planned:
         batches = {}
         for name, schema in self.subject.schemas.items():
             batch = batch_of(self.subject.inputs[name], schema, (), name)
-            restrictions = [EVERYTHING, *(each.get(name, NOTHING) for each in needed)]
+            restrictions = [EVERYTHING, *(item.get(name, NOTHING) for item in needed)]
             masks = np.array(
                 [restriction.mask(batch.words, len(batch), schema) for restriction in restrictions], dtype=np.int64
             )
@@ -79,9 +79,9 @@ def counts(batch: Batch | None, until: int, rows: Restriction, schema: Schema) -
     """The rows of a key at a version, by their words."""
     total: Counter[tuple[int, ...]] = Counter()
     if batch is not None:
-        mine = batch.take(rows.mask(batch.words, len(batch), schema) & (batch.times[0] <= until))
-        words = zip(*(word.tolist() for word in mine.words), strict=True) if mine.words else [()] * len(mine)
-        for row, diff in zip(words, mine.diffs.tolist(), strict=True):
+        own = batch.take(rows.mask(batch.words, len(batch), schema) & (batch.times[0] <= until))
+        words = zip(*(word.tolist() for word in own.words), strict=True) if own.words else [()] * len(own)
+        for row, diff in zip(words, own.diffs.tolist(), strict=True):
             total[row] += diff
     return Counter({row: count for row, count in total.items() if count})
 
@@ -92,10 +92,10 @@ def keys_of(subject: Subject, planned: Planned, rng: random.Random) -> list[tupl
     for name, batch in planned.folded([]).items():
         schema = subject.outputs[name]
         flat = [column for column, kind in schema.items() if not kind.is_nested]
-        places = [list(schema).index(column) for column in flat]
+        locations = [list(schema).index(column) for column in flat]
         for _ in range(8 if flat and len(batch) else 0):
             chosen = rng.sample(range(len(flat)), rng.randint(1, min(3, len(flat))))
-            values = {flat[at]: int(batch.words[places[at]][rng.randrange(len(batch))]) for at in chosen}
+            values = {flat[at]: int(batch.words[locations[at]][rng.randrange(len(batch))]) for at in chosen}
             keys.append((name, Restriction(frozenset({frozenset((c, Values([v])) for c, v in values.items())}))))
     return keys
 
@@ -115,7 +115,7 @@ def check_law(seed: int) -> tuple[int, int]:
         schema = subject.outputs[name]
         whole, part = (counts(outputs.get(name), at, key, schema) for at in (0, version))
         assert whole == part, f"seed {seed}, output {name}, key {key}: {whole} != {part} of\n{drawn}"
-    return len(keys), sum(any(not each.is_everything for each in needed.values()) for needed in needs)
+    return len(keys), sum(any(not item.is_everything for item in needed.values()) for needed in needs)
 
 
 def test_restricted_inputs_give_the_same_rows_of_a_key() -> None:
@@ -235,7 +235,7 @@ CASES: list[tuple[str, Any, dict[str, str], dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(
-    ("program", "schemas", "key", "expected"), [each[1:] for each in CASES], ids=[c[0] for c in CASES]
+    ("program", "schemas", "key", "expected"), [item[1:] for item in CASES], ids=[c[0] for c in CASES]
 )
 def test_what_a_key_needs(program: Any, schemas: Any, key: Any, expected: Any) -> None:
     def of_one(rows: dd.Collection) -> dict[str, dd.Collection]:
@@ -458,7 +458,7 @@ def test_rows_that_only_keep_others_away_are_not_read(output: str, row: Any, exp
     question = Question(best, output, subject.schemas, subject.outputs[output])
     explanation = question.explain(read_of(subject.inputs, read), row)
     assert named(explanation) == {"rows": expected}
-    assert [each["rows"] for each in read] == sizes
+    assert [item["rows"] for item in read] == sizes
     assert question.check(held(subject.inputs), row.with_columns(diff=1), explanation.inputs) == (True, True, False)
     subject.check(output, row)
 

@@ -186,14 +186,14 @@ BY_NIGHT = [(raised, place, engine) for raised in RAISED for engine, place in WA
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("raised", "place", "engine"),
+    ("raised", "point", "engine"),
     nightly(list(dict.fromkeys([*BY_DAY, *BY_NIGHT])), len(BY_DAY)), indirect=["engine"],
 )  # fmt: skip
-def test_a_function_that_raises(raised: str, place: str, engine: dict[str, Any], project: Project) -> None:
+def test_a_function_that_raises(raised: str, point: str, engine: dict[str, Any], project: Project) -> None:
     """Of whatever class: one line that names the file, at the first run and at a later one."""
     cause = project.root / "cause"
     for folded in (None, 1):
-        cause.write_text(f"{place}: {raised}")
+        cause.write_text(f"{point}: {raised}")
         with pytest.raises(FoldError) as caught:
             replay.run(project, **engine)
         assert "\n" not in caught.value.message
@@ -456,21 +456,21 @@ def test_a_left_over_table_with_other_columns_is_no_obstacle(project: Project) -
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-def killed(project: Project, place: str, *arguments: str) -> None:
+def killed(project: Project, point: str, *arguments: str) -> None:
     """A run that ends by SIGKILL at a failpoint."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ddcore"), "run", "-q", "--project", project.root, *arguments],
-        env={**os.environ, "DDCORE_FAILPOINT": place}, check=False, timeout=600,
+        env={**os.environ, "DDCORE_FAILPOINT": point}, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == -signal.SIGKILL
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("place", ["after-intent", "after-file", "after-file:3"])
+@pytest.mark.parametrize("point", ["after-intent", "after-file", "after-file:3"])
 @pytest.mark.parametrize("first", ["an ingest", "a run"])
-def test_killed_before_a_commit_the_program_may_change(first: str, place: str, project: Project) -> None:
+def test_killed_before_a_commit_the_program_may_change(first: str, point: str, project: Project) -> None:
     """Whoever comes next gives the run up: no table holds anything of it."""
-    killed(project, place)
+    killed(project, point)
     assert ledger_of(project).open_intent() is not None
     (project.root / "program.py").write_text(OTHER)
     if first == "an ingest":
@@ -482,9 +482,9 @@ def test_killed_before_a_commit_the_program_may_change(first: str, place: str, p
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("place", ["after-intent", "after-file", "after-table", "after-table:3"])
-def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) -> None:
-    killed(project, place)
+@pytest.mark.parametrize("point", ["after-intent", "after-file", "after-table", "after-table:3"])
+def test_killed_anywhere_the_same_program_goes_on(point: str, project: Project) -> None:
+    killed(project, point)
     assert replay.run(project).run == 1
     assert not list(ledger_of(project).records(FailureRecord))
     check_law(project)
@@ -492,11 +492,11 @@ def test_killed_anywhere_the_same_program_goes_on(place: str, project: Project) 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("then", [PROGRAM, OTHER], ids=["the same program", "another program"])
-@pytest.mark.parametrize("place", ["after-table", "after-table:3", "after-table:4"])
-def test_killed_after_a_commit_any_program_goes_on(place: str, then: str, project: Project) -> None:
+@pytest.mark.parametrize("point", ["after-table", "after-table:3", "after-table:4"])
+def test_killed_after_a_commit_any_program_goes_on(point: str, then: str, project: Project) -> None:
     """What the killed run committed to outputs stays: whoever follows them never sees a row taken back."""
     replay.run(project, last=time_of(1))
-    killed(project, place)
+    killed(project, point)
     assert is_committed(ledger_of(project), 2)
     with pytest.raises(DdError, match="version 3 is closed"):
         bring(project, (7, 2, 1))
@@ -526,11 +526,11 @@ def test_a_failure_after_an_earlier_attempt_has_committed_stays_to_be_finished(
     check_law(project)
 
 
-@pytest.mark.parametrize("place", ["after-intent", "after-file"])
-def test_a_killed_refresh_of_a_changed_program_can_be_taken_back(place: str, project: Project) -> None:
+@pytest.mark.parametrize("point", ["after-intent", "after-file"])
+def test_a_killed_refresh_of_a_changed_program_can_be_taken_back(point: str, project: Project) -> None:
     replay.run(project)
     (project.root / "program.py").write_text(OTHER)
-    killed(project, place, "--full-refresh")
+    killed(project, point, "--full-refresh")
     (project.root / "program.py").write_text(PROGRAM)
     bring(project, (9, 4, 1))
     assert replay.run(project).run == 3

@@ -30,7 +30,7 @@ SAMPLE = 4  # places for `make test`
 
 def called() -> set[str]:
     """Every place that the code calls. ``after-{kind}`` stands for the kinds of records that the ledger can have."""
-    kinds = {each.__name__.removesuffix("Record").lower() for each in typing.get_args(records.Record)}
+    kinds = {get_arg.__name__.removesuffix("Record").lower() for get_arg in typing.get_args(records.Record)}
     found: set[str] = set()
     for file in (file for folder in ("io", "jobs", "cli") for file in (TOP / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
@@ -40,7 +40,7 @@ def called() -> set[str]:
                     assert ast.unparse(argument) == "f'after-{kind}'", f"{file}: {ast.unparse(argument)}"
                     found |= {f"after-{kind}" for kind in kinds}
                 else:
-                    found |= {str(each.value) for each in ast.walk(argument) if isinstance(each, ast.Constant)}
+                    found |= {str(path.value) for path in ast.walk(argument) if isinstance(path, ast.Constant)}
     return found
 
 
@@ -91,17 +91,17 @@ def test_a_sample_of_all_places(workshop: Workshop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):
         name, action = rng.choice(list(COMMANDS)), rng.choice(list(CODES))
-        place, n = rng.choice(workshop.scenario(name).points)
-        print(f"{name}: {place}:{n}={action}")
-        workshop.disturb(name, place, n, action)
+        point, n = rng.choice(workshop.scenario(name).points)
+        print(f"{name}: {point}:{n}={action}")
+        workshop.disturb(name, point, n, action)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("action", CODES)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_T23_every_place_of_a_command(name: str, action: str, workshop: Workshop) -> None:
-    for place, n in workshop.scenario(name).points:
-        workshop.disturb(name, place, n, action)
+    for point, n in workshop.scenario(name).points:
+        workshop.disturb(name, point, n, action)
 
 
 @pytest.mark.long
@@ -109,14 +109,14 @@ def test_T23_every_place_of_a_command(name: str, action: str, workshop: Workshop
 @pytest.mark.parametrize("name", ON_SPARK)
 def test_T23_every_place_of_a_command_on_spark(name: str, workshop: Workshop) -> None:
     """The first time that a process of it gets there; what comes later is the same code as inline."""
-    for place in workshop.scenario(name).places:
-        workshop.disturb(name, place, 1, "kill")
+    for point in workshop.scenario(name).places:
+        workshop.disturb(name, point, 1, "kill")
 
 
 @pytest.mark.long
 def test_the_commands_reach_every_place(workshop: Workshop) -> None:
     """So no place of the table is left out of the enumeration, but for those of commands that have tests elsewhere."""
-    reached = {place for name in COMMANDS for place in workshop.scenario(name).places}
+    reached = {point for name in COMMANDS for point in workshop.scenario(name).places}
     elsewhere = {"after-trim", "after-properties", "after-shared", "after-branch", "after-unbranch", "after-statistics"}
     elsewhere |= {"after-reader", "after-hold"}
     assert set(PLACES) - reached == elsewhere

@@ -97,7 +97,7 @@ FINDINGS: dict[int, tuple[str, dict[str, str]]] = {
 @cache
 def names_in(module: str) -> frozenset[str]:
     tree = ast.parse(Path(__file__).with_name(f"test_{module}.py").read_text())
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef))
+    return frozenset(item.name for item in tree.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @pytest.mark.parametrize("number", FINDINGS)

@@ -130,6 +130,6 @@ def advanced(log: Mapping[tuple[Any, tuple[int, ...]], int], since: int) -> dict
     """A log's updates with the versions before ``since`` as one."""
     total: dict[tuple[Any, int], int] = {}
     for (row, (version, *_)), diff in log.items():
-        place = row, max(version, since)
-        total[place] = total.get(place, 0) + diff
-    return {place: diff for place, diff in total.items() if diff}
+        location = row, max(version, since)
+        total[location] = total.get(location, 0) + diff
+    return {location: diff for location, diff in total.items() if diff}

@@ -126,11 +126,11 @@ def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_
     with following(shop):
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
         (shop / "hand.csv").write_text("item,n\nnail,7\n")
-        place = ("--project", str(shop), "-q")
+        location = ("--project", str(shop), "-q")
         codes = [75]
 
         def taken_in() -> bool:
-            codes.append(dd("ingest", "sales", str(shop / "hand.csv"), "--append", *place)[0])
+            codes.append(dd("ingest", "sales", str(shop / "hand.csv"), "--append", *location)[0])
             return codes[-1] != 75  # not while the follower holds the lock
 
         wait_for(taken_in, shop)
@@ -178,14 +178,14 @@ def test_a_source_that_brings_nothing_more_is_told_once(shop: Path) -> None:
 
 def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
     """It made a new warehouse in the place of the branch."""
-    place = ("--project", str(shop), "-q")
-    assert dd("sync", *place)[0] == 0 and dd("branch", "try", *place)[0] == 0
+    location = ("--project", str(shop), "-q")
+    assert dd("sync", *location)[0] == 0 and dd("branch", "try", *location)[0] == 0
     with following(shop, "--branch", "try") as child:
         sell(shop, 1, ("nut", 2))
         table = shop / "warehouse" / "branches" / "try" / "tables" / "sold"
         wait_for(lambda: dict(pl.read_delta(str(table)).rows()) == {"nut": 3}, shop)
         for _ in range(50):
-            code = dd("branch", "try", "--delete", *place)[0]
+            code = dd("branch", "try", "--delete", *location)[0]
             if code != 75:
                 break
         assert code == 0
@@ -238,8 +238,8 @@ def test_a_commit_that_comes_while_its_table_is_found_is_seen(
     def commit() -> None:
         write_deltalake(str(shop / "bronze"), pl.DataFrame({"item": ["nut"], "n": [1]}).to_arrow(), mode="append")
 
-    def find(places: Sequence[Any]) -> Sequence[Any]:
-        sources = find_sources(places)
+    def find(locations: Sequence[Any]) -> Sequence[Any]:
+        sources = find_sources(locations)
         if looks == at:
             commit()
         return sources

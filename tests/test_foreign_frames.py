@@ -43,7 +43,7 @@ class OfSpark:
         (OfSpark(), "OfSpark is no frame", "w=frame.toArrow()"),
         (pd.DataFrame, "the type DataFrame is no frame", "Polars, pandas or Arrow frame"),
     ],
-    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_no_frame(frame: Any, says: str, hint: str) -> None:
     calls: list[Callable[[], Any]] = [
@@ -98,7 +98,7 @@ def test_no_program(program: Any, kind: str, hint: str) -> None:
         assert caught.value.message == f"a program is a function, not {kind}" and hint in caught.value.hint
 
 
-@pytest.mark.parametrize("schema", [None, "int64", ["a"], LOG, LOG.to_pandas()], ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize("schema", [None, "int64", ["a"], LOG, LOG.to_pandas()], ids=lambda value: type(value).__name__)
 def test_no_schema(schema: Any) -> None:
     with pytest.raises(ProgramError, match=r"^input w: a schema is a dict of types by column, not \S") as caught:
         dd.Session(same, {"w": schema})

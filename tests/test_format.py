@@ -38,12 +38,12 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def more(mine: Path) -> Path:
+def more(copied: Path) -> Path:
     """A folded project, and one more version to ingest."""
-    header = (mine / "data" / "links.csv").read_text().splitlines()[0]
+    header = (copied / "data" / "links.csv").read_text().splitlines()[0]
     values = {"version": "6", "diff": "1", "minutes": "1"}
-    (mine / "more.csv").write_text(f"{header}\n{','.join(values.get(name, 'Here') for name in header.split(','))}\n")
-    return mine
+    (copied / "more.csv").write_text(f"{header}\n{','.join(values.get(name, 'Here') for name in header.split(','))}\n")
+    return copied
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -232,7 +232,7 @@ def test_captured_frames_count_by_schema_and_values() -> None:
         frame.with_columns(l=pl.Series([[1, None], None, []], dtype=pl.List(pl.Int64))), frame.with_columns(pl.lit(1)),
         frame.with_columns(pl.col("s").cast(pl.Categorical)), frame.with_columns(b=pl.Series([True, False, False])),
     ]  # fmt: skip
-    texts = [text_of(adding(each)) for each in (frame, *others)]
+    texts = [text_of(adding(other)) for other in (frame, *others)]
     assert len(set(texts)) == len(texts)
     chunked = pl.concat([frame.head(1), frame.tail(2)], rechunk=False)
     assert text_of(adding(chunked)) == text_of(adding(frame.clone())) == texts[0]

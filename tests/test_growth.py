@@ -108,10 +108,10 @@ def test_the_number_of_files_is_bounded_after_a_week(days: int, runs: int, calen
     tables = Counter(name.partition("/")[0] for name in calendar.ledger.states())
     half = days // 2
     for part in ("state", "outputs", "inputs", "ledger"):
-        early, late = (max(each[part] for each in some) for some in (seen[8 : 8 + half // 2], seen[half:]))
-        print(part, tables[part], [each[part] for each in seen])
+        early, late = (max(item[part] for item in some) for some in (seen[8 : 8 + half // 2], seen[half:]))
+        print(part, tables[part], [item[part] for item in seen])
         assert late <= 1.35 * early + 10, f"{part} goes on growing: {early} files, then {late}"
-    assert max(each["state"] for each in seen) <= 110 * tables["state"]
+    assert max(item["state"] for item in seen) <= 110 * tables["state"]
     kept = kept_points(calendar.ledger, calendar.project.retention)
     assert len(kept) == min(32, 7 * runs + 1), "a week of runs, if they are not too many"
 

@@ -23,7 +23,7 @@ def proposed(dd: Command, *arguments: str) -> dict[str, Any]:
 
 
 def write(*objects: Any) -> None:
-    Path("a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in objects))
+    Path("a.jsonl").write_text("".join(json.dumps(item) + "\n" for item in objects))
 
 
 def test_types_of_json_lines_come_from_the_values(fresh: Path, dd: Command) -> None:

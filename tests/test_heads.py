@@ -70,7 +70,7 @@ def test_a_commit_of_ours_is_the_next_ones_beginning(folder: Path, opened: list[
     three = commit(folder, 3, two, 4, overwrite=True)
     assert [file.rows for file in tables.live_files(folder, three)] == [1]
     assert opened == []
-    assert [numbers(folder, each.version) for each in (one, two, three)] == [[1, 2], [1, 2, 3], [4]]
+    assert [numbers(folder, item.version) for item in (one, two, three)] == [[1, 2], [1, 2, 3], [4]]
     assert tables.state_at(folder, three.version) == three, "as the library reads it"
     assert DeltaTable(str(folder)).transaction_version(tables.APP) == 3
     assert not (folder / "_delta_log" / ".commit.tmp").exists()
@@ -152,9 +152,9 @@ def test_a_damaged_commit_has_no_head(folder: Path, damage: str, opened: list[ob
 
 def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [tmp_path / name for name in "abcd"]
-    for each in folders:
-        tables.create(Writer(), each, ROWS)
-    bases = [commit(each, 1, None, 1) for each in folders]
+    for item in folders:
+        tables.create(Writer(), item, ROWS)
+    bases = [commit(item, 1, None, 1) for item in folders]
     events: list[tuple[str, Path]] = []
     fsync, publish = os.fsync, heads.publish
 
@@ -166,20 +166,20 @@ def test_a_group_is_synced_before_any_of_it_has_its_number(tmp_path: Path, monke
         publish(prepared)
         events.append(("commit", prepared.folder))
 
-    files = [write(each, 2) for each in folders]
+    files = [write(item, 2) for item in folders]
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(heads, "publish", published)
     writer = Writer()
     with commits.together(writer):
-        for each, base, file in zip(folders, bases, files, strict=True):
-            commits.commit(writer, each, [file], 2, base=base)
-        assert [numbers(each) for each in folders] == [[1]] * 4
+        for item, base, file in zip(folders, bases, files, strict=True):
+            commits.commit(writer, item, [file], 2, base=base)
+        assert [numbers(item) for item in folders] == [[1]] * 4
     kinds = [kind for kind, _ in events]
     assert kinds == ["sync"] * 4 + ["commit"] * 4 + ["sync"] * 4
     assert {path.name for _, path in events[:4]} == {".commit.tmp"}
     assert [path for _, path in events[4:8]] == folders, "in their order"
-    assert {path for _, path in events[8:]} == {each / "_delta_log" for each in folders}
-    assert [numbers(each) for each in folders] == [[1, 2]] * 4
+    assert {path for _, path in events[8:]} == {item / "_delta_log" for item in folders}
+    assert [numbers(item) for item in folders] == [[1, 2]] * 4
 
 
 def test_a_group_that_fails_commits_nothing(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_what_a_killed_process_left_goes_and_is_never_written_into(folder: Path)
 
 def test_data_files_are_synced_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(syncs, "sync", lambda place: synced.append(place.name))
+    monkeypatch.setattr(syncs, "sync", lambda location: synced.append(location.name))
     with new_files.Unsynced() as unsynced:
         files = [write(tmp_path / "t", number, unsynced=unsynced) for number in range(4)]
         assert synced == []
@@ -228,7 +228,7 @@ def test_the_ledger_is_read_and_written_without_the_library(tmp_path: Path, open
     assert run is not None and run.run == 3
     ledger.append(record(4))
     assert opened == []
-    assert [each.run for each in Ledger.load(warehouse).records(RunRecord)] == [1, 2, 3, 4]
+    assert [item.run for item in Ledger.load(warehouse).records(RunRecord)] == [1, 2, 3, 4]
     ledger.entries.check()
 
 
@@ -236,7 +236,7 @@ def test_the_ledger_through_its_merges_and_checkpoints(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
         Ledger.load(warehouse, Writer()).append(record(number))
-    assert [each.run for each in Ledger.load(warehouse).records(RunRecord)] == [*range(1, 70)]
+    assert [item.run for item in Ledger.load(warehouse).records(RunRecord)] == [*range(1, 70)]
     rows = pl.read_delta(str(warehouse.ledger)).sort("entry")
     assert rows["number"].to_list() == [*range(1, 70)]
     assert rows["digest"].to_list()[:-1] == rows["before"].to_list()[1:]

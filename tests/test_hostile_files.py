@@ -207,10 +207,10 @@ def flipped(seed: int, count: int) -> Iterator[tuple[str, bytes]]:
         content = bytearray(rng.choice([coded, plain]))
         length = int.from_bytes(content[-8:-4], "little")
         for _ in range(rng.choice([1, 1, 2, 5])):
-            place = (
+            location = (
                 rng.randrange(len(content) - 8 - length, len(content)) if number % 2 else rng.randrange(len(content))
             )
-            content[place] ^= rng.randrange(1, 256)
+            content[location] ^= rng.randrange(1, 256)
         yield f"flipped {seed} {number}", bytes(content)
 
 
@@ -380,7 +380,7 @@ def test_statistics_that_lie_lose_no_row(number: int, tmp_path: Path) -> None:
     assert got.rows() == expected.rows() and len(got) == 6
 
 
-def test_the_command_says_one_line_and_takes_the_next_file(mine: Path, dd: Command) -> None:
+def test_the_command_says_one_line_and_takes_the_next_file(copied: Path, dd: Command) -> None:
     """By ``dd ingest``: exit code 1, nothing ingested, no trace; a good file after that is taken in."""
     before = dd("status", "--json")
     for content, _ in LIES.values():
@@ -394,7 +394,7 @@ def test_the_command_says_one_line_and_takes_the_next_file(mine: Path, dd: Comma
 
 
 @pytest.mark.spark
-def test_spark_refuses_the_same_files_with_the_same_lines(mine: Path, dd: Command, spark: Any) -> None:
+def test_spark_refuses_the_same_files_with_the_same_lines(copied: Path, dd: Command, spark: Any) -> None:
     for lie in ("a footer beyond the file", "more rows than its pages", "a run of 2^31 rows", "a name that is no text"):
         Path("lie.parquet").write_bytes(LIES[lie][0]())
         inline = dd("ingest", "links", "lie.parquet", "--column", "minutes=dst")
@@ -553,11 +553,11 @@ def test_a_checkpoint_that_lies_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("room", ["inputs", "outputs", "state", "ledger"])
-def test_a_crafted_file_in_place_of_ours(room: str, mine: Path, dd: Command) -> None:
+def test_a_crafted_file_in_place_of_ours(room: str, copied: Path, dd: Command) -> None:
     """Refused by its digest, before a library sees its pages."""
     command = {"inputs": ["run", "--full-refresh"], "outputs": ["show", "journeys"], "ledger": ["log"]}
     for content in (BASE, crafting.repeated(2**31 - 1), nested(1000), with_name(1, b"\xff"), b"", BASE[:100]):
-        files = [file for file in (mine / "warehouse" / room).rglob("*.parquet") if "_delta_log" not in file.parts]
+        files = [file for file in (copied / "warehouse" / room).rglob("*.parquet") if "_delta_log" not in file.parts]
         kept = {file: file.read_bytes() for file in files}
         Path("more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Mill,1\n")
         if room == "state":

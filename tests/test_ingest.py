@@ -149,29 +149,29 @@ def test_one_value_more_or_less_is_other_content(desk: Desk) -> None:
 def test_a_glob_that_grows_brings_only_what_is_new(desk: Desk) -> None:
     for day in range(3):
         desk.source(f"days/{day}.parquet", (day, day, day, 1), (9, 9, day, 1))
-        places = [f"{desk.folder}/days/*.parquet", f"{desk.folder}/days"]
-        report = desk.ingest(places[day % 2])
+        locations = [f"{desk.folder}/days/*.parquet", f"{desk.folder}/days"]
+        report = desk.ingest(locations[day % 2])
         assert report.ingest == day + 1
         desk.fold(day)
     assert desk.updates() == sorted(
         [(day, day, day, 1) for day in range(3)] + [(9, 9, day, 1) for day in range(3)], key=lambda row: row[2]
     )
     assert "0.parquet, " in report.notes[0] and "ingested before" in report.notes[0]
-    assert desk.ingest(*places).nothing_new
+    assert desk.ingest(*locations).nothing_new
     assert desk.stray_files() == []
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "folder/part.parquet"])
 def test_a_change_log_that_grows_brings_only_its_new_versions(desk: Desk, name: str) -> None:
     updates = [(1, 2, 0, 1), (2, 3, 1, 1), (1, 2, 1, -1), (3, 4, 2, 1), (2, 3, 5, -1), (9, 9, 7, 1)]
-    place = str(Path(desk.source(name, *updates[:3])).parent) if "/" in name else desk.source(name, *updates[:3])
-    desk.ingest(place)
+    location = str(Path(desk.source(name, *updates[:3])).parent) if "/" in name else desk.source(name, *updates[:3])
+    desk.ingest(location)
     for upto in (4, 5, 6):
         desk.fold(max(version for *_, version, _ in desk.updates()))
         desk.source(name, *updates[:upto])
-        report = desk.ingest(place)
+        report = desk.ingest(location)
         assert report.plus + report.minus == 1 and "taken in after version" in report.notes[0]
-        assert desk.ingest(place).nothing_new
+        assert desk.ingest(location).nothing_new
     assert desk.updates() == sorted(updates, key=lambda row: (row[2], row[0]))
 
 
@@ -597,17 +597,17 @@ def submit(
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-file", "after-table", "after-ingest"])
-def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-file", "after-table", "after-ingest"])
+def test_killed_anywhere_the_next_ingest_finds_its_way(desk: Desk, point: str) -> None:
     desk.ingest(desk.source("a.parquet", (1, 2, 0, 1)))
     killed = desk.source("killed.parquet", (3, 3, 1, 1), (1, 2, 1, -1))
-    assert submit(desk, killed, DDCORE_FAILPOINT=place).returncode == -9
-    assert len(desk.updates()) == (3 if place == "after-ingest" else 1)
+    assert submit(desk, killed, DDCORE_FAILPOINT=point).returncode == -9
+    assert len(desk.updates()) == (3 if point == "after-ingest" else 1)
     # another source first: it finishes the killed one if that is committed, and removes its leftovers if not
-    done = place != "after-file"
+    done = point != "after-file"
     notes = desk.ingest(desk.source("other.parquet", (8, 8, 2, 1))).notes
     finished = "ingest 2 was killed, or failed, after its commit to edges: it is finished now"
-    assert (finished in notes) is (place == "after-table")
+    assert (finished in notes) is (point == "after-table")
     assert len(desk.updates()) == (4 if done else 2)
     assert desk.stray_files() == []
     assert desk.ingest(killed).nothing_new == done

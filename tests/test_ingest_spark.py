@@ -49,16 +49,16 @@ def test_sources_of_all_kinds_get_in_as_they_do_inline(tmp_path: Path) -> None:
     frame = pl.DataFrame(rows, ["name", "f", "at", "price"], orient="row").with_columns(
         pl.col("price").cast(pl.Decimal(9, 2)), version=pl.lit(0, pl.Int32), diff=pl.lit(2.0)
     )
-    places = [str(tmp_path / name) for name in ("wide", "narrow 1%20[0]{x}.parquet", "text.csv")]
-    Path(places[0]).mkdir()
+    locations = [str(tmp_path / name) for name in ("wide", "narrow 1%20[0]{x}.parquet", "text.csv")]
+    Path(locations[0]).mkdir()
     for part in range(3):  # files of several shapes under one folder
         other = frame.with_columns(version=pl.lit(part), note=pl.lit("x")).select(pl.all().reverse())
-        other.write_parquet(f"{places[0]}/{part}.parquet")
+        other.write_parquet(f"{locations[0]}/{part}.parquet")
         nanoseconds = other.drop("note").with_columns(pl.col("at").cast(pl.Datetime("ns")), version=pl.lit(part + 3))
-        nanoseconds.write_parquet(f"{places[0]}/{part}-ns.parquet")
-    frame.with_columns(pl.col("f").cast(pl.Float32), version=9).write_parquet(places[1])
-    Path(places[2]).write_text('name,f,at,price,version,diff\n"a ""b""\n,c",inf,2026-01-31T12:00:00Z,7,1,1\n')
-    reports = [desk.ingest(*places) for desk in (by_spark, inline)]
+        nanoseconds.write_parquet(f"{locations[0]}/{part}-ns.parquet")
+    frame.with_columns(pl.col("f").cast(pl.Float32), version=9).write_parquet(locations[1])
+    Path(locations[2]).write_text('name,f,at,price,version,diff\n"a ""b""\n,c",inf,2026-01-31T12:00:00Z,7,1,1\n')
+    reports = [desk.ingest(*locations) for desk in (by_spark, inline)]
     assert str(by_spark.updates()) == str(inline.updates()) and len(by_spark.updates()) == 3 * 7 + 1
     (one,), (other_one,) = by_spark.records(), inline.records()
     assert {source.name for source in one.sources} == {source.name for source in other_one.sources}
@@ -66,7 +66,7 @@ def test_sources_of_all_kinds_get_in_as_they_do_inline(tmp_path: Path) -> None:
     assert (reports[0].rows, reports[0].plus) == (reports[1].rows, reports[1].plus) == (22, 43)
     # what one engine took in is known to the other
     inline.engine = "spark"
-    assert inline.ingest(*places).nothing_new
+    assert inline.ingest(*locations).nothing_new
     assert by_spark.stray_files() == inline.stray_files() == []
 
 
@@ -93,13 +93,13 @@ def test_json_lines_and_fields_by_their_paths_get_in_as_they_do_inline(tmp_path:
     frame.write_ndjson(tmp_path / "a.jsonl")
     frame.with_columns(pl.col("version") + 10).write_parquet(tmp_path / "b.parquet")
     write_deltalake(str(tmp_path / "c"), frame.with_columns(pl.col("version") + 20).to_arrow())
-    places = [str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c")]
+    locations = [str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c")]
     (tmp_path / "bad.jsonl").write_text(
         '{"after": {"id": 1, "day": "2026-01-32"}, "version": 40, "diff": 1, "a`b.c": 1}\n'
     )
     messages = []
     for desk in (by_spark, inline):
-        desk.ingest(*places, column={"k": "after.id", "day": "after.day"})
+        desk.ingest(*locations, column={"k": "after.id", "day": "after.day"})
         with pytest.raises(DataError, match="'2026-01-32' is not a date") as caught:
             desk.ingest(str(tmp_path / "bad.jsonl"), column={"k": "after.id", "day": "after.day"})
         messages.append(caught.value.message)

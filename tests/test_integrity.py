@@ -37,9 +37,9 @@ def largest_file(table: Path) -> Path:
     return max(table.rglob("*-*.parquet"), key=lambda path: path.stat().st_size)
 
 
-def flip(path: Path, place: int) -> None:
+def flip(path: Path, location: int) -> None:
     content = bytearray(path.read_bytes())
-    content[place] ^= 4
+    content[location] ^= 4
     path.write_bytes(content)
 
 
@@ -60,18 +60,18 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, bool]] = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("part", ["inputs", "outputs", "state", "ledger"])
-def test_a_damaged_file_is_named_with_the_way_on(part: str, damage: str, mine: Path, dd: Any) -> None:
-    name = {"inputs": "inputs/links", "outputs": "outputs/journeys", "ledger": "ledger"}.get(part) or some_state(mine)
-    file = largest_file(mine / "warehouse" / name)
+def test_a_damaged_file_is_named_with_the_way_on(part: str, damage: str, copied: Path, dd: Any) -> None:
+    name = {"inputs": "inputs/links", "outputs": "outputs/journeys", "ledger": "ledger"}.get(part) or some_state(copied)
+    file = largest_file(copied / "warehouse" / name)
     if part == "ledger":  # a file that loading the ledger does not read
         for _ in range(2):
             assert dd("run", "--full-refresh", "-q")[0] == 0
-        file = min((mine / "warehouse" / "ledger").glob("entries-*.parquet"))
+        file = min((copied / "warehouse" / "ledger").glob("entries-*.parquet"))
     size = file.stat().st_size
     do, says, only_deep = DAMAGES[damage]
     do(file)
-    assert damages(mine) == [] or not only_deep
-    found = damages(mine, deep=only_deep)
+    assert damages(copied) == [] or not only_deep
+    found = damages(copied, deep=only_deep)
     assert len({message for message, _ in found}) == 1
     assert says.format(file=file, size=size, less=size - 9) in found[0][0]
     assert {"inputs": "backup", "ledger": "backup"}.get(part, "ddcore run --full-refresh") in found[0][1]
@@ -83,15 +83,17 @@ def test_a_damaged_file_is_named_with_the_way_on(part: str, damage: str, mine: P
     ]
     if part in ("outputs", "state"):
         assert dd("run", "--full-refresh", "-q")[0] == 0
-        assert damages(mine, deep=True) == []
+        assert damages(copied, deep=True) == []
 
 
-def test_several_damages_are_all_named(mine: Path, dd: Any) -> None:
-    files = [largest_file(mine / "warehouse" / name) for name in ("inputs/links", "outputs/journeys", some_state(mine))]
+def test_several_damages_are_all_named(copied: Path, dd: Any) -> None:
+    files = [
+        largest_file(copied / "warehouse" / name) for name in ("inputs/links", "outputs/journeys", some_state(copied))
+    ]
     for file in files:
         file.unlink()
-    shutil.rmtree(mine / "warehouse" / "inputs" / "starts" / "_delta_log")
-    messages = [message for message, _ in damages(mine)]
+    shutil.rmtree(copied / "warehouse" / "inputs" / "starts" / "_delta_log")
+    messages = [message for message, _ in damages(copied)]
     assert len(messages) == 4
     for file in files:
         assert f"{file} is missing" in messages
@@ -121,22 +123,22 @@ def test_an_empty_warehouse_has_nothing_to_check(fresh: Path) -> None:
     assert (found.tables, found.files, found.damages) == (0, 0, [])
 
 
-def test_a_file_of_another_program_is_counted_and_decoded(mine: Path) -> None:
+def test_a_file_of_another_program_is_counted_and_decoded(copied: Path) -> None:
     """Without digests of ours only its size and rows are known; every page is decoded if every byte is to be read."""
-    folder = mine / "warehouse" / "outputs" / "journeys"
+    folder = copied / "warehouse" / "outputs" / "journeys"
     DeltaTable(str(folder)).optimize.compact()
     (foreign,) = [folder / file.path for file in tables.files_of(DeltaTable(str(folder)))]
-    assert damages(mine, deep=True) == []
+    assert damages(copied, deep=True) == []
     content = foreign.read_bytes()
     foreign.write_bytes(content[:4] + bytes(60) + content[64:])
-    assert damages(mine) == []
-    (found,) = damages(mine, deep=True)
+    assert damages(copied) == []
+    (found,) = damages(copied, deep=True)
     assert str(foreign) in found[0]
 
 
-def test_rows_that_the_log_does_not_say(mine: Path) -> None:
+def test_rows_that_the_log_does_not_say(copied: Path) -> None:
     """Parquet alone does not notice them."""
-    ledger = ledger_of(mine)
+    ledger = ledger_of(copied)
     run, name = ledger.current_run(), "outputs/journeys"
     assert run is not None
     folder, number = local(ledger.warehouse.table(name)), ledger.next_run()
@@ -145,30 +147,30 @@ def test_rows_that_the_log_does_not_say(mine: Path) -> None:
     file = AddedFile("foreign.parquet", (folder / "foreign.parquet").stat().st_size, 3, '{"numRecords": 3}')
     state = commits.commit(Writer(), folder, [file], number, base=run.tables[name])
     ledger.append(replace(run, run=number, base=run.run, tables={**run.tables, name: state}))
-    (found,) = damages(mine)
+    (found,) = damages(copied)
     assert found[0] == f"{folder / 'foreign.parquet'} has 2 rows, its table's log says 3"
 
 
-def test_corrections_that_wait_are_checked_and_no_leftovers(mine: Path, dd: Any) -> None:
+def test_corrections_that_wait_are_checked_and_no_leftovers(copied: Path, dd: Any) -> None:
     """The next run commits them. Until then no table names them."""
-    program = mine / "program.py"
+    program = copied / "program.py"
     program.write_text(program.read_text().replace('col("minutes")', '2 * col("minutes")'))
     assert dd("run", "--corrections", "append", "-q")[0] == 0
-    run = ledger_of(mine).current_run()
+    run = ledger_of(copied).current_run()
     assert run is not None
-    (file,) = [mine / "warehouse" / name / file.path for name, files in run.corrections.items() for file in files]
-    assert not [leftover for leftover in leftovers(ledger_of(mine)) if file.name in str(leftover.examples)]
-    assert damages(mine, deep=True) == []
+    (file,) = [copied / "warehouse" / name / file.path for name, files in run.corrections.items() for file in files]
+    assert not [leftover for leftover in leftovers(ledger_of(copied)) if file.name in str(leftover.examples)]
+    assert damages(copied, deep=True) == []
     file.unlink()
-    assert [message for message, _ in damages(mine)] == [f"{file} is missing"]
+    assert [message for message, _ in damages(copied)] == [f"{file} is missing"]
 
 
 # --- what killed commands leave ---------------------------------------------------------------------------------------
 
 
-def kill(project: Path, place: str) -> None:
+def kill(project: Path, point: str) -> None:
     """A run that is killed at a failpoint."""
-    assert run_apart(project, "--full-refresh", DDCORE_FAILPOINT=place) == -9
+    assert run_apart(project, "--full-refresh", DDCORE_FAILPOINT=point) == -9
 
 
 def run_apart(project: Path, *options: str, **environment: str) -> int:
@@ -180,10 +182,10 @@ def run_apart(project: Path, *options: str, **environment: str) -> int:
     return subprocess.run(command, cwd=project, env=environment, check=False, timeout=600).returncode
 
 
-def test_a_killed_run_is_seen(mine: Path, dd: Any) -> None:
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Castle,Harbour,1\n")
+def test_a_killed_run_is_seen(copied: Path, dd: Any) -> None:
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Castle,Harbour,1\n")
     assert dd("ingest", "links", "more.csv", "-q")[0] == 0
-    kill(mine, "after-file:2")
+    kill(copied, "after-file:2")
     code, out, _ = dd("doctor", "--json")
     found = {record["name"]: record for record in records(out)}
     assert code == 0, "nothing is damaged: the next run goes on"
@@ -194,19 +196,19 @@ def test_a_killed_run_is_seen(mine: Path, dd: Any) -> None:
     assert found["lock"]["message"].startswith("free; ddcore run (host ")
     assert "was killed while it held it" in found["lock"]["message"]
     assert "of killed commands: 2, " in found["leftovers"]["message"]
-    assert run_apart(mine) == 0
+    assert run_apart(copied) == 0
     found = {record["name"]: record for record in records(dd("doctor", "--json")[1])}
     assert "last run" not in found and "leftovers" not in found
     assert found["lock"]["message"] == "free"
 
 
-def test_commits_that_the_ledger_does_not_name_are_noted(mine: Path, dd: Any) -> None:
+def test_commits_that_the_ledger_does_not_name_are_noted(copied: Path, dd: Any) -> None:
     """Another program appended a row to an output: our readers ignore it, and others see it. OPTIMIZE is none."""
-    table = DeltaTable(str(mine / "warehouse/outputs/journeys"))
+    table = DeltaTable(str(copied / "warehouse/outputs/journeys"))
     table.optimize.compact()
     assert "commits" not in {check["name"] for check in records(dd("doctor", "--json")[1])}
     rows = pl.DataFrame({"stop": ["Nowhere"], "total": [1], "version": [5], "diff": [1]})
-    write_deltalake(str(mine / "warehouse/outputs/journeys"), rows.to_arrow(), mode="append")
+    write_deltalake(str(copied / "warehouse/outputs/journeys"), rows.to_arrow(), mode="append")
     assert "Nowhere" not in "".join(dd("show", "journeys")[1])
     (note,) = [check for check in records(dd("doctor", "--json")[1]) if check["name"] == "commits"]
     assert note["state"] == "note"
@@ -216,14 +218,14 @@ def test_commits_that_the_ledger_does_not_name_are_noted(mine: Path, dd: Any) ->
     assert "commits" not in {check["name"] for check in records(dd("doctor", "--json")[1])}
 
 
-def test_what_is_left_over_is_counted_by_kind(mine: Path, dd: Any) -> None:
-    warehouse = mine / "warehouse"
+def test_what_is_left_over_is_counted_by_kind(copied: Path, dd: Any) -> None:
+    warehouse = copied / "warehouse"
     stray = warehouse / "outputs" / "journeys" / "run-000007-0-0123456789abcdef.parquet"
     stray.write_bytes(bytes(1000))
     hidden = warehouse / "inputs" / "links" / ".ingest-12-34.tmp"
     hidden.write_bytes(bytes(500))
-    shutil.copytree(warehouse / some_state(mine), warehouse / "state" / "_damaged-ab12-1")
-    found = {leftover.what.split(",")[0]: leftover for leftover in leftovers(ledger_of(mine))}
+    shutil.copytree(warehouse / some_state(copied), warehouse / "state" / "_damaged-ab12-1")
+    found = {leftover.what.split(",")[0]: leftover for leftover in leftovers(ledger_of(copied))}
     assert len(found) == 2
     strays = found["files that no version of a table names"]
     assert (strays.files, strays.bytes) == (2, 1500)
@@ -237,17 +239,17 @@ def test_what_is_left_over_is_counted_by_kind(mine: Path, dd: Any) -> None:
     for path in (stray, hidden):
         path.unlink()
     shutil.rmtree(warehouse / "state" / "_damaged-ab12-1")
-    assert list(leftovers(ledger_of(mine))) == []
+    assert list(leftovers(ledger_of(copied))) == []
 
 
-def test_earlier_versions_of_tables_are_no_leftovers_and_state_of_other_programs_is(mine: Path, dd: Any) -> None:
+def test_earlier_versions_of_tables_are_no_leftovers_and_state_of_other_programs_is(copied: Path, dd: Any) -> None:
     assert dd("run", "--full-refresh", "-q")[0] == 0
-    assert list(leftovers(ledger_of(mine))) == []
-    before = {name for name in ledger_of(mine).tables() if name.startswith("state/")}
-    program = mine / "program.py"
+    assert list(leftovers(ledger_of(copied))) == []
+    before = {name for name in ledger_of(copied).tables() if name.startswith("state/")}
+    program = copied / "program.py"
     program.write_text(program.read_text().replace('col("minutes")', '2 * col("minutes")'))
     assert dd("run", "--full-refresh", "-q")[0] == 0
-    (left,) = leftovers(ledger_of(mine))
+    (left,) = leftovers(ledger_of(copied))
     assert left.what.startswith("tables that the last run does not name")
-    assert set(left.examples) == before - set(ledger_of(mine).tables())
+    assert set(left.examples) == before - set(ledger_of(copied).tables())
     assert left.bytes > 0

@@ -178,7 +178,7 @@ def hashes(rows: pl.DataFrame, number: int = 0, bits: int = 63) -> list[int]:
     """The ids that rows propose at a round."""
     schema = schema_of(rows.with_columns(version=0, diff=1), ("version",), "rows")
     ids = row_hashes(encode_frame(rows, schema), list(schema.values()), np.full(len(rows), number), bits)
-    return [int(each) for each in ids]
+    return [int(item) for item in ids]
 
 
 def test_the_hash_of_every_type_is_the_one_that_is_specified() -> None:
@@ -198,7 +198,7 @@ def test_fewer_bits_are_the_upper_ones() -> None:
     rows = pl.DataFrame({"a": range(100)})
     wide = hashes(rows)
     for bits in (1, 7, 40):
-        assert hashes(rows, bits=bits) == [each >> (63 - bits) for each in wide]
+        assert hashes(rows, bits=bits) == [item >> (63 - bits) for item in wide]
 
 
 def test_the_reference_computes_the_same_hash() -> None:

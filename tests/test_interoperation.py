@@ -70,8 +70,8 @@ def typed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         f'[run]\nengine = "{request.param}"\n[inputs.rows]\nschema = {{ {schema} }}\n'
     )
     (folder / "program.py").write_text(PROGRAM)
-    updates = [(*row, version, 1 + place) for version in (0, 3) for place, row in enumerate(ROWS)]
-    updates += [(*row, 5, -2 * (1 + place)) for place, row in enumerate(ROWS[:2])]
+    updates = [(*row, version, 1 + index) for version in (0, 3) for index, row in enumerate(ROWS)]
+    updates += [(*row, 5, -2 * (1 + index)) for index, row in enumerate(ROWS[:2])]
     updates += [(*ROWS[2], 8, -1)]
     for number, part in enumerate((updates[:5], updates[5:])):
         types: dict[str, Any] = {
@@ -120,7 +120,7 @@ def test_the_documented_sql_gives_what_show_shows(at_home: Path, dd: Command, sp
     kept = spark.conf.get("spark.sql.session.timeZone")
     assert kept == "UTC"
     for name in ("passed", "some", "grouped"):
-        columns = [each for each in spark.read.format("delta").load(f"{at_home}/warehouse/outputs/{name}").columns]
+        columns = [item for item in spark.read.format("delta").load(f"{at_home}/warehouse/outputs/{name}").columns]
         assert columns[-2:] == ["version", "diff"]
         row = ", ".join(columns[:-2])
         for at in (0, 7):
@@ -129,7 +129,7 @@ def test_the_documented_sql_gives_what_show_shows(at_home: Path, dd: Command, sp
                 f"WHERE version <= {at} GROUP BY {row} HAVING SUM(diff) <> 0"
             ).toArrow()
             rows = zip(*(column.to_pylist() for column in found.columns), strict=True)
-            counted = Counter({as_shown(each[:-1]): each[-1] for each in rows})
+            counted = Counter({as_shown(item[:-1]): item[-1] for item in rows})
             assert counted == shown(dd, name, at), (name, at)
             assert counted
 
@@ -145,7 +145,7 @@ def test_every_type_goes_through_unchanged(at_home: Path, dd: Command, spark: Sp
     first = found.where("version = 0").toArrow()
     columns = [first[name].to_pylist() for name in (*TYPES, "diff")]
     seen = Counter({as_shown(row[:-1]): row[-1] for row in zip(*columns, strict=True)})
-    assert seen == Counter({as_shown(row): 1 + place for place, row in enumerate(ROWS)})
+    assert seen == Counter({as_shown(row): 1 + index for index, row in enumerate(ROWS)})
     assert shown(dd, "passed", 8)[as_shown(ROWS[2])] == 5
     assert as_shown(ROWS[0]) not in shown(dd, "passed", 8)
     # min, max and sum of every type that has them

@@ -52,7 +52,7 @@ class RandomJoins:
             if number and rng.random() < 0.9
         ]
         for _ in range(rng.randint(0, 3)):
-            one, other = (self.column(each) for each in rng.sample(self.tables, 2))
+            one, other = (self.column(item) for item in rng.sample(self.tables, 2))
             third = self.column(rng.choice(self.tables))
             kinds = [
                 f"{one} = {other}", f"{one} < {other}", f"{one} + {other} = {third}", f"{one} = {rng.randrange(3)}",
@@ -64,7 +64,7 @@ class RandomJoins:
         last = listed.pop() if len(listed) > 3 and rng.random() < 0.4 else ""
         text = f"FROM {', '.join(listed)}"
         if last:
-            conditions = [each for each in conditions if f"{last}." not in each]
+            conditions = [condition for condition in conditions if f"{last}." not in condition]
             partner = rng.choice(listed)
             text = f"FROM {' CROSS JOIN '.join(listed)} LEFT JOIN {last} ON {partner}.a = {last}.b"
         names = [f"{table}.{column} AS {table}{column}" for table in self.tables for column in rng.sample(COLUMNS, 2)]
@@ -99,11 +99,11 @@ def test_results_do_not_depend_on_the_order() -> None:
         views = program(f"CREATE VIEW result AS {query}")
         with with_statistics(statistics):
             log = dd.replay(views, ("version",), **logs)["result"]
-        reordered += any(each.what == "in the order" for each in views.decisions)  # type: ignore[attr-defined]
+        reordered += any(decision.what == "in the order" for decision in views.decisions)  # type: ignore[attr-defined]
         for version in range(2):
             with database(logs, version) as connection:
-                theirs = bag(connection.execute(query).fetchall())
-            assert bag(accumulated(log, version).rows()) == theirs, f"seed {seed}, version {version}: {query}"
+                other = bag(connection.execute(query).fetchall())
+            assert bag(accumulated(log, version).rows()) == other, f"seed {seed}, version {version}: {query}"
         if seed % 12 == 0:
             naive = by_reference(views, **logs)["result"]
             assert dd.reference.log_of(log, ("version",)) == naive, f"seed {seed}: {query}"
@@ -134,7 +134,7 @@ AND item.s = supplier.s AND name = 'PERU' GROUP BY name"""
 def told(text: str, statistics: dict[str, Statistics]) -> list[str]:
     views = program(text)
     build(views, SCHEMAS, statistics=statistics)
-    return [each.text for each in views.decisions if each.what == "in the order"]  # type: ignore[attr-defined]
+    return [decision.text for decision in views.decisions if decision.what == "in the order"]  # type: ignore[attr-defined]
 
 
 def test_tables_that_multiply_are_not_joined_first() -> None:
@@ -148,7 +148,7 @@ def test_tables_that_multiply_are_not_joined_first() -> None:
     ("text", "statistics"),
     [
         (LOCAL, {}),
-        (LOCAL, {name: each for name, each in SIZES.items() if name != "item"}),
+        (LOCAL, {name: size for name, size in SIZES.items() if name != "item"}),
         (LOCAL.replace("customer, supplier, orders, item, nation", "nation, supplier, item, orders, customer"), SIZES),
         ("CREATE VIEW two AS SELECT name FROM customer, nation WHERE nation = n AND name = 'PERU'", SIZES),
     ],

@@ -108,7 +108,7 @@ def test_sizes_of_products_beyond_int64_are_unfit() -> None:
     frame = pl.DataFrame([(1, "x", 1, v, 2**40) for v in range(3)], schema=SCHEMA, orient="row")
     columns = [frame[name].to_numpy() for name in ("v", "version", "diff")]
     words, times, diffs = columns[0].reshape(1, -1).copy(), columns[1].reshape(1, -1).copy(), columns[2].copy()
-    zero, three, none = (np.array(each) for each in ([0], [3], []))
+    zero, three, none = (np.array(item) for item in ([0], [3], []))
     none = none.astype("int64")
     sizes = kernels.joining.sweep(
         zero, three, words, times, diffs, 0, zero, three, words, times, diffs, none

@@ -30,12 +30,14 @@ KINDS = {"n": "int64", "x": "float64", "s": "string", "b": "bool", "d": "decimal
 KINDS |= {"at": "timestamp", "raw": "binary", "l": "list[date]", "o": "struct[k: int64, t: list[string]]"}
 
 
-def rows_in(place: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any) -> pl.DataFrame:
+def rows_in(
+    location: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any
+) -> pl.DataFrame:
     """The rows of a source, as an input with these columns has them; it is read in portions of these ``sizes``."""
     rules = Rules(parse_schema(columns), rows_only=True, **said)
     frames = [
         rows_of(frame, layout, rules, first_row)
-        for source, layout in fitted([replace(found, **sizes) for found in find_sources([str(place)])], rules)
+        for source, layout in fitted([replace(found, **sizes) for found in find_sources([str(location)])], rules)
         for first_row, frame in source.frames(layout.read)
     ]
     return pl.concat(frames)
@@ -46,9 +48,9 @@ def lines(path: Path, *texts: str | bytes) -> Path:
     return path
 
 
-def refused(place: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any) -> DdError:
+def refused(location: Path, columns: Mapping[str, str], sizes: Mapping[str, Any] = NO_SIZES, **said: Any) -> DdError:
     with pytest.raises(DataError) as caught:
-        rows_in(place, columns, sizes, **said)
+        rows_in(location, columns, sizes, **said)
     assert "\n" not in caught.value.message and caught.value.hint
     return caught.value
 
@@ -227,8 +229,8 @@ def test_mutated_lines_never_end_the_process(tmp_path: Path, seed: int) -> None:
     for _ in range(300):
         text = bytearray(good * 3)
         for _ in range(rng.randint(1, 3)):
-            place = rng.randint(0, len(text))
-            text[place : place + rng.choice([0, 0, 1, 3])] = rng.choice(tokens)
+            location = rng.randint(0, len(text))
+            text[location : location + rng.choice([0, 0, 1, 3])] = rng.choice(tokens)
         path = tmp_path / "a.jsonl"
         path.write_bytes(text)
         try:

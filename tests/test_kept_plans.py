@@ -268,7 +268,7 @@ def own_sources(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = home.parent / "planner.py"
     module.write_text("# another release")
     monkeypatch.setattr(
-        kept_plans, "_python_files", lambda place: [*right(place), (str(module), module.stat())]
+        kept_plans, "_python_files", lambda location: [*right(location), (str(module), module.stat())]
     )  # fmt: skip
     monkeypatch.setattr(kept_plans, "_own_sources", kept_plans._own_sources.__wrapped__)  # as in another process
 

@@ -191,8 +191,8 @@ def test_the_processor_is_the_one_that_numba_compiles_for(settings: dict[str, st
 
 
 def double(target, values):  # type: ignore[no-untyped-def]
-    for place in range(len(values)):
-        target[place] = 2 * values[place]
+    for location in range(len(values)):
+        target[location] = 2 * values[location]
 
 
 def squares(count):  # type: ignore[no-untyped-def]
@@ -364,7 +364,7 @@ def test_a_bar_shows_how_many_kernels_are_compiled(folder: Path) -> None:
     bar.close()
     drawn = out.stderr.getvalue().split("\r\x1b[K")
     assert any(
-        re.match(r"compiling kernels  \[[#.]+\] [0-9]+/[0-9]+  once on this machine  [0-9]+s", each) for each in drawn
+        re.match(r"compiling kernels  \[[#.]+\] [0-9]+/[0-9]+  once on this machine  [0-9]+s", item) for item in drawn
     )
     assert drawn[-2].startswith("fold") or drawn[-3].startswith("fold")
 

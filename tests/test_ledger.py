@@ -431,13 +431,13 @@ def test_the_summary_says_what_all_records_say(tmp_path: Path, seed: int) -> Non
 def check_history(ledger: Ledger, left: list[IngestRecord], runs: list[RunRecord]) -> None:
     """``dd log`` lists what holds now, and each version as the last run that folded it has it."""
     listed = [*entries(ledger)]
-    assert [each["ingest"] for each in listed if each["kind"] == "ingest"] == [each.number for each in reversed(left)]
-    assert [each["run"] for each in listed if each["kind"] == "run"] == [each.run for each in reversed(runs)]
+    assert [item["ingest"] for item in listed if item["kind"] == "ingest"] == [item.number for item in reversed(left)]
+    assert [item["run"] for item in listed if item["kind"] == "run"] == [item.run for item in reversed(runs)]
     versions: dict[Time, int] = {}
-    for each in runs:
-        versions = {time: number for time, number in versions.items() if time < each.first and not each.refresh}
-        counts = (*each.inputs.values(), *each.outputs.values())
-        versions |= {time: each.run for of in counts for time in of}
+    for item in runs:
+        versions = {time: number for time, number in versions.items() if time < item.first and not item.refresh}
+        counts = (*item.inputs.values(), *item.outputs.values())
+        versions |= {time: item.run for of in counts for time in of}
     folded = [(version["version"], version["run"]) for version in folded_versions(ledger)]
     assert dict(folded) == versions and len(folded) == len(versions)
 
@@ -482,23 +482,23 @@ def check_summary(ledger: Ledger, records: list[Record]) -> None:
     begun = intents[-1] if intents and intents[-1].run not in ended else None
     folded = current.last if current else None
     assert list(ledger.ingests()) == left
-    in_force = [each for each in records if each in left or each is begun or isinstance(each, UndoRecord | RunRecord)]
-    failed = [each for each in records if isinstance(each, FailureRecord)]
+    in_force = [item for item in records if item in left or item is begun or isinstance(item, UndoRecord | RunRecord)]
+    failed = [item for item in records if isinstance(item, FailureRecord)]
     assert [*ledger.newest_first()] == sorted([*in_force, *failed], key=records.index, reverse=True)
     check_history(ledger, left, runs)
     assert [*ledger.records(UndoRecord)] == [record for record in records if isinstance(record, UndoRecord)]
     assert (ledger.current_run(), ledger.open_intent(), ledger.last_folded()) == (current, begun, folded)
-    assert ledger.waiting() == [each for each in left if folded is None or each.last > folded]
-    assert ledger.first_ingested() == min((each.first for each in left), default=None)
-    assert ledger.next_run() == 1 + max((each.run for each in intents), default=0)
+    assert ledger.waiting() == [item for item in left if folded is None or item.last > folded]
+    assert ledger.first_ingested() == min((item.first for item in left), default=None)
+    assert ledger.next_run() == 1 + max((item.run for item in intents), default=0)
     assert ledger.next_ingest() == 1 + max((r.number for r in records if isinstance(r, IngestRecord)), default=0)
     for since in range(0, 24, 3):
-        assert list(ledger.ingests(since=((since,),))) == [each for each in left if each.last >= (since,)]
+        assert list(ledger.ingests(since=((since,),))) == [item for item in left if item.last >= (since,)]
     for name in "abc":
-        of_input = [each for each in left if each.input == name]
+        of_input = [item for item in left if item.input == name]
         assert list(ledger.ingests(name)) == of_input
-        assert ledger.latest_ingested([name]) == max((each.last for each in of_input), default=None)
-        reading = [each.last for each in (begun, current) if each is not None and name in each.program_inputs]
+        assert ledger.latest_ingested([name]) == max((item.last for item in of_input), default=None)
+        reading = [item.last for item in (begun, current) if item is not None and name in item.program_inputs]
         assert last_closed(ledger, name) == max(reading, default=None)
         states = [r.table for r in records if isinstance(r, IngestRecord | UndoRecord) and r.input == name]
         assert ledger.input_table(name) == (states[-1] if states else None)
@@ -548,7 +548,7 @@ def test_reading_backwards_keeps_little(tmp_path: Path, monkeypatch: pytest.Monk
         return real(self, rows)
 
     monkeypatch.setattr(Entries, "_checked", checked)
-    assert [each["ingest"] for each in islice(entries(ledger), 10)] == [*range(120, 110, -1)]
+    assert [item["ingest"] for item in islice(entries(ledger), 10)] == [*range(120, 110, -1)]
     assert sum(read) <= 16, "what is shown, and the rest of a portion"
     assert [row.number for row in ledger.entries.backwards(most=16)] == [*range(120, 0, -1)]
     assert max(read) <= 16
@@ -641,13 +641,13 @@ def test_the_history_of_a_project_reads_as_far_as_it_is_looked_at(taken: str) ->
     if taken == "first":
         assert (history[0]["ingest"], history[1]["ingest"], len(read)) == (100, 99, 2)
     elif taken == "slice":
-        assert ([each["ingest"] for each in history[2:5]], len(read)) == ([98, 97, 96], 5)
+        assert ([item["ingest"] for item in history[2:5]], len(read)) == ([98, 97, 96], 5)
     elif taken == "text":
         assert repr(history).endswith("... and more") and len(read) == 21
     else:
-        assert [each["ingest"] for each in islice(history, 3)] == [100, 99, 98] and len(read) == 3
+        assert [item["ingest"] for item in islice(history, 3)] == [100, 99, 98] and len(read) == 3
     assert (len(history), history[-1]["ingest"], len(read)) == (100, 1, 100)
-    assert [each["ingest"] for each in history[-2:]] == [2, 1] == [each["ingest"] for each in history[::-1][1::-1]]
+    assert [item["ingest"] for item in history[-2:]] == [2, 1] == [item["ingest"] for item in history[::-1][1::-1]]
 
 
 def test_a_row_that_is_damaged_in_its_commit_is_read_from_its_file(tmp_path: Path) -> None:

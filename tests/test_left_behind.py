@@ -18,8 +18,8 @@ from ddcore.io.project.times import time_of
 from ddcore.io.storage.warehouse import Warehouse
 
 
-def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:
-    warehouse = Warehouse(mine / "warehouse")
+def test_a_compaction_beside_a_run_says_to_wait(copied: Path, dd: Any) -> None:
+    warehouse = Warehouse(copied / "warehouse")
     ledger = Ledger.load(warehouse, Writer())
     last = ledger.current_run()
     assert last is not None
@@ -33,8 +33,8 @@ def test_a_compaction_beside_a_run_says_to_wait(mine: Path, dd: Any) -> None:
     assert code == 2 and err[1] == "  finish it with: ddcore run", err
 
 
-def test_a_run_whose_record_was_lost_is_finished_with_a_note(mine: Path, dd: Any) -> None:
-    log = mine / "warehouse/ledger/_delta_log"
+def test_a_run_whose_record_was_lost_is_finished_with_a_note(copied: Path, dd: Any) -> None:
+    log = copied / "warehouse/ledger/_delta_log"
     max(log.glob("*.json")).unlink()
     code, _, err = dd("run")
     assert code == 0, err
@@ -44,26 +44,26 @@ def test_a_run_whose_record_was_lost_is_finished_with_a_note(mine: Path, dd: Any
     assert not any("no record of the end" in line for line in err)
 
 
-@pytest.mark.parametrize("place", ["folder", "socket"])
-def test_a_lock_that_is_no_file_is_named_with_the_way_on(place: str, mine: Path, dd: Any) -> None:
-    lock = mine / "warehouse/.lock"
+@pytest.mark.parametrize("location", ["folder", "socket"])
+def test_a_lock_that_is_no_file_is_named_with_the_way_on(location: str, copied: Path, dd: Any) -> None:
+    lock = copied / "warehouse/.lock"
     lock.unlink(missing_ok=True)
-    if place == "folder":
+    if location == "folder":
         lock.mkdir()
     else:
         with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(lock.parent):
             server.bind(lock.name)
     for words in (["run"], ["compact"], ["ingest", "links", "data/links.csv"]):
         code, _, err = dd(*words)
-        assert code == 1 and err[0] == f"error: the lock file {lock} is a {place}", err
+        assert code == 1 and err[0] == f"error: the lock file {lock} is a {location}", err
         assert err[1] == "  ddcore did not create it and has not changed it: move it away"
 
 
 @pytest.mark.parametrize("part", ["ledger", "inputs/links", "outputs/journeys"])
-def test_a_gap_in_a_log_is_told_in_our_words(part: str, mine: Path, dd: Any) -> None:
-    log = mine / "warehouse" / part / "_delta_log"
+def test_a_gap_in_a_log_is_told_in_our_words(part: str, copied: Path, dd: Any) -> None:
+    log = copied / "warehouse" / part / "_delta_log"
     for number in range(2):
-        more = mine / f"more{number}.csv"
+        more = copied / f"more{number}.csv"
         more.write_text(f"version,diff,src,dst,minutes\n{6 + number},1,Tower,Hill,3\n")
         assert dd("ingest", "links", str(more))[0] == 0
         assert dd("run")[0] == 0
@@ -84,11 +84,11 @@ def test_a_gap_in_a_log_is_told_in_our_words(part: str, mine: Path, dd: Any) -> 
 
 
 @pytest.mark.parametrize("form", ["--feed", "--append", "--snapshot"])
-def test_a_gap_in_the_log_of_a_source_is_told_in_our_words(form: str, mine: Path, dd: Any) -> None:
+def test_a_gap_in_the_log_of_a_source_is_told_in_our_words(form: str, copied: Path, dd: Any) -> None:
     for minutes in range(3):
         rows = pl.DataFrame({"src": ["Tower"], "dst": ["Hill"], "minutes": [minutes]})
         write_deltalake("table", rows.to_arrow(), mode="append")
-    (mine / "table/_delta_log" / f"{1:020d}.json").unlink()
+    (copied / "table/_delta_log" / f"{1:020d}.json").unlink()
     code, _, err = dd("ingest", "links", "table", form)
     assert code == 1 and err[0] == (
         "error: table: not a readable Delta table: the commit of version 1 is missing from its log, and no checkpoint "

@@ -55,7 +55,7 @@ def test_a_run_starts_and_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     one = project(tmp_path / "cats")
     replay.run(one, engine="inline")
     start, end = (json.loads(line) for line in (tmp_path / "events.json").read_text().splitlines())
-    assert [each["eventType"] for each in (start, end)] == ["START", "COMPLETE"]
+    assert [item["eventType"] for item in (start, end)] == ["START", "COMPLETE"]
     assert start["run"]["runId"] == end["run"]["runId"] and start["eventTime"] < end["eventTime"]
     assert start["job"] == end["job"] and (end["job"]["namespace"], end["job"]["name"]) == ("shop", "cats.program")
     (source,), (target,) = end["inputs"], end["outputs"]
@@ -69,7 +69,7 @@ def test_a_run_starts_and_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         of_column["inputFields"][0]["transformations"][0] | {"type": "DIRECT", "subtype": "IDENTITY"}
         == (of_column["inputFields"][0]["transformations"][0])
     )
-    assert [each["transformations"][0]["subtype"] for each in origins["dataset"]] == ["GROUP_BY"]
+    assert [origin["transformations"][0]["subtype"] for origin in origins["dataset"]] == ["GROUP_BY"]
     assert source["inputFacets"]["inputStatistics"]["rowCount"] == 4
     assert target["outputFacets"]["outputStatistics"]["rowCount"] == 3
     assert end["run"]["facets"]["processing_engine"]["name"] == "ddcore"
@@ -83,7 +83,7 @@ def test_a_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DdError) as raised:
         replay.run(one, engine="inline")
     start, end = (json.loads(line) for line in (tmp_path / "events.json").read_text().splitlines())
-    assert [each["eventType"] for each in (start, end)] == ["START", "FAIL"]
+    assert [item["eventType"] for item in (start, end)] == ["START", "FAIL"]
     assert end["run"]["facets"]["errorMessage"]["message"] in str(raised.value).replace("\n", " ")
     assert end["run"]["facets"]["errorMessage"]["message"]
 
@@ -136,11 +136,11 @@ def test_a_server_that_does_not_answer_delays_little(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("place", "dataset"),
+    ("location", "dataset"),
     [
         ("s3://bucket/ware house/inputs/words", ("s3://bucket", "ware house/inputs/words")),
         (Path("/srv/data/outputs/x"), ("file", "/srv/data/outputs/x")),
     ],
 )
-def test_names_of_datasets(place: Any, dataset: tuple[str, str]) -> None:
-    assert lineage._dataset(place) == dataset
+def test_names_of_datasets(location: Any, dataset: tuple[str, str]) -> None:
+    assert lineage._dataset(location) == dataset

@@ -55,9 +55,9 @@ def total(values):  # type: ignore[no-untyped-def]
 
 def spread(values, out):  # type: ignore[no-untyped-def]
     fresh = np.zeros(len(values), np.int64)
-    for place in range(len(values)):
-        fresh[place] = values[place] * 3
-        out[place] = fresh[place] + 1
+    for location in range(len(values)):
+        fresh[location] = values[location] * 3
+        out[location] = fresh[location] + 1
     return fresh
 
 
@@ -141,8 +141,8 @@ def test_an_image_where_others_may_write_is_not_used(folder: Path) -> None:
     assert linked_kernels._read(file) is None
 
 
-def changed(content: bytes, place: int, form: str, value: int) -> bytes:
-    return content[:place] + struct.pack(form, value) + content[place + struct.calcsize(form) :]
+def changed(content: bytes, location: int, form: str, value: int) -> bytes:
+    return content[:location] + struct.pack(form, value) + content[location + struct.calcsize(form) :]
 
 
 def test_what_is_not_as_expected_is_refused() -> None:

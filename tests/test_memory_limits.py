@@ -29,7 +29,7 @@ def limited(mib: int, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("options", [(), ("--version", "9")], ids=str)
 @pytest.mark.parametrize("mib", [150, 400, 1000, 1600, 2000])
-def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, options: tuple[str, ...], mine: Path) -> None:
+def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, options: tuple[str, ...], copied: Path) -> None:
     ended = limited(mib, "ingest", "links", "data/links.csv", *options)
     assert ended.returncode == 2, ended.stderr
     error, hint = ended.stderr.splitlines()
@@ -38,12 +38,12 @@ def test_a_limit_too_small_for_the_libraries_is_one_line(mib: int, options: tupl
 
 
 @pytest.mark.parametrize("words", [("ingest", "--help"), ("run", "-h"), ("--version",)], ids=str)
-def test_help_needs_little(words: tuple[str, ...], mine: Path) -> None:
+def test_help_needs_little(words: tuple[str, ...], copied: Path) -> None:
     ended = limited(400, *words)
     assert ended.returncode == 0 and ended.stderr == ""
 
 
-def test_a_limit_that_is_close_is_named_before_a_library_meets_it(mine: Path) -> None:
+def test_a_limit_that_is_close_is_named_before_a_library_meets_it(copied: Path) -> None:
     ended = limited(3500, "log")
     assert ended.stderr.splitlines()[0].startswith("warning: the limit of memory is ")
 
@@ -71,7 +71,7 @@ def raising(error: BaseException) -> Callable[..., None]:
     ],
 )  # fmt: skip
 def test_what_ran_out_is_memory(
-    fail: Callable[..., None], mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
+    fail: Callable[..., None], copied: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ddcore.jobs.ingest.ingest", lambda *_, **__: fail())
     code, _, err = dd("ingest", "links", "data/links.csv")
@@ -79,7 +79,7 @@ def test_what_ran_out_is_memory(
     assert "this should not happen" not in err[1] and "--memory" in err[1]
 
 
-def test_a_source_is_not_blamed_for_it(mine: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_not_blamed_for_it(copied: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csvfile.CsvFile, "_parsed", raising(pa.ArrowMemoryError("malloc of size 64 failed")))
     code, _, err = dd("ingest", "links", "data/links.csv")
     assert code == 1 and err[0] == "error: memory ran out: malloc of size 64 failed"

@@ -52,8 +52,8 @@ def lose_checkpoint(table: Path) -> None:
         path.unlink()
 
 
-def lose_commit(place: int) -> Callable[[Path], None]:
-    return lambda table: commits(table)[place].unlink()
+def lose_commit(location: int) -> Callable[[Path], None]:
+    return lambda table: commits(table)[location].unlink()
 
 
 def lose_file(table: Path) -> None:

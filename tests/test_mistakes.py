@@ -63,7 +63,7 @@ UNKNOWN: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mistake", UNKNOWN, ids=lambda each: inspect.getsource(each).strip())
+@pytest.mark.parametrize("mistake", UNKNOWN, ids=lambda value: inspect.getsource(value).strip())
 def test_an_unknown_column(mistake: Callable[[Any], Any]) -> None:
     assert " m" in at_the_line(mistake).message.replace('"', " ").replace("'", " ")
 
@@ -153,7 +153,7 @@ def test_a_body_that_changes_the_schema(body: Any, returned: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "returned", [None, 3, pl.DataFrame({"n": [1]}), {"w": None}], ids=lambda each: type(each).__name__
+    "returned", [None, 3, pl.DataFrame({"n": [1]}), {"w": None}], ids=lambda value: type(value).__name__
 )
 def test_a_body_that_returns_no_collection(returned: Any) -> None:
     def mistake(t: Any) -> Any:
@@ -206,7 +206,7 @@ OUTSIDE: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mistake", OUTSIDE, ids=lambda each: inspect.getsource(each).strip())
+@pytest.mark.parametrize("mistake", OUTSIDE, ids=lambda value: inspect.getsource(value).strip())
 def test_a_collection_of_a_loop_used_outside(mistake: Callable[[Any], Any]) -> None:
     """Also where the loop around it is still under construction."""
     message = at_the_line(mistake).message
@@ -225,7 +225,7 @@ BODIES_OF_OTHERS: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mistake", BODIES_OF_OTHERS, ids=lambda each: inspect.getsource(each).strip())
+@pytest.mark.parametrize("mistake", BODIES_OF_OTHERS, ids=lambda value: inspect.getsource(value).strip())
 def test_a_body_that_takes_other_collections(mistake: Callable[[Any], Any]) -> None:
     assert "the body of iterate takes (" in at_the_line(mistake).message
 
@@ -275,7 +275,7 @@ FOREIGN: list[Callable[[Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("mistake", FOREIGN, ids=lambda each: inspect.getsource(each).strip())
+@pytest.mark.parametrize("mistake", FOREIGN, ids=lambda value: inspect.getsource(value).strip())
 def test_a_collection_of_another_program(mistake: Callable[[Any], Any]) -> None:
     assert "a collection of another program" in at_the_line(mistake).message
 
@@ -395,6 +395,6 @@ def test_a_collection_may_still_be_a_key_and_be_compared_by_identity() -> None:
     def program(t: Any) -> dict[str, Any]:
         small, large = t.where("n < 3"), t.where("n >= 3")
         names = {small: "small", large: "large"}
-        return {names[each]: each for each in (small, large) if each is not t}
+        return {names[item]: item for item in (small, large) if item is not t}
 
     assert list(build(program, SCHEMAS).outputs) == ["small", "large"]

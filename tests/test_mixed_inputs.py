@@ -174,20 +174,20 @@ def test_a_follower_looks_at_own_sources_and_at_the_other_ledger(workshop: Works
 
 def reached(shop: Workshop, reader: Path, upstream: Path) -> list[str]:
     """The places of a sync, ``NAME:COUNT``; both projects are as they were."""
-    ours, theirs = copies(shop, reader, upstream)
+    ours, other = copies(shop, reader, upstream)
     log = shop.folder / "places.log"
     log.unlink(missing_ok=True)
     assert shop.command(ours, "sync", DDCORE_FAILPOINT_LOG=str(log)).code == 0
     names = [line.split()[1] for line in log.read_text().splitlines()]
-    for folder in (ours, theirs):
+    for folder in (ours, other):
         shop.remove(folder)
     return [f"{name}:{names[: number + 1].count(name)}" for number, name in enumerate(names)]
 
 
 def copies(shop: Workshop, reader: Path, upstream: Path) -> tuple[Path, Path]:
-    theirs, ours = shop.copy(upstream), shop.copy(reader)
-    add_own(ours, theirs)
-    return ours, theirs
+    other, ours = shop.copy(upstream), shop.copy(reader)
+    add_own(ours, other)
+    return ours, other
 
 
 def killed(shop: Workshop, reader: Path, upstream: Path, rng: random.Random | None) -> None:
@@ -195,22 +195,22 @@ def killed(shop: Workshop, reader: Path, upstream: Path, rng: random.Random | No
     shop.done(reader, "sync")
     shop.done(upstream, "ingest", "roads", "more.csv")
     write(reader, "detours-2.csv", "F,A,2,4,1", "A,E,1,4,-1")
-    places = reached(shop, reader, upstream)
-    assert {"after-hold", "after-ingest", "after-run"} <= {place.partition(":")[0] for place in places}
-    whole, theirs = copies(shop, reader, upstream)
+    points = reached(shop, reader, upstream)
+    assert {"after-hold", "after-ingest", "after-run"} <= {point.partition(":")[0] for point in points}
+    whole, other = copies(shop, reader, upstream)
     shop.done(whole, "sync")
     right = contents(shop.project(whole))
-    for folder in (whole, theirs):
+    for folder in (whole, other):
         shop.remove(folder)
-    for place in places if rng is None else rng.sample(places, 2):
-        ours, theirs = copies(shop, reader, upstream)
-        ended = shop.command(ours, "sync", DDCORE_FAILPOINT=place)
-        assert ended.code == -signal.SIGKILL, (place, ended)
+    for point in points if rng is None else rng.sample(points, 2):
+        ours, other = copies(shop, reader, upstream)
+        ended = shop.command(ours, "sync", DDCORE_FAILPOINT=point)
+        assert ended.code == -signal.SIGKILL, (point, ended)
         contents(shop.project(ours))  # what it names can be read
         shop.done(ours, "sync")
-        assert_same(contents(shop.project(ours)), right, place)
-        check(shop, theirs, ours)
-        for folder in (ours, theirs):
+        assert_same(contents(shop.project(ours)), right, point)
+        check(shop, other, ours)
+        for folder in (ours, other):
             shop.remove(folder)
 
 
@@ -248,8 +248,8 @@ class MixedLives(Lives):
             more = ["--restate", at] if kind == "restate" else ["--late", late]
             words = ["ingest", "detours", self.new_rows(), *more]
         if kind == "kill":
-            place = f"{rng.choice(PLACES)}:{rng.randint(1, 3)}"
-            self.do(*words, folder=self.mixed, DDCORE_FAILPOINT=place)  # the same again finishes it
+            point = f"{rng.choice(PLACES)}:{rng.randint(1, 3)}"
+            self.do(*words, folder=self.mixed, DDCORE_FAILPOINT=point)  # the same again finishes it
         code = self.do(*words, folder=self.mixed)
         assert code in (0, 1, 2), "\n".join(self.transcript)
         after = rows_of(self.shop, self.mixed, "detours")

@@ -162,10 +162,10 @@ def test_links_in_a_warehouse_are_followed(
     monkeypatch.chdir(folder)
     assert dd("ingest", "t", "rows.csv", "-q")[0] == 0
     assert dd("run", "--to-version", "0", "-q")[0] == 0
-    place, elsewhere = folder / "warehouse" / part, tmp_path / "elsewhere"
-    place.resolve().rename(elsewhere)
-    (folder / "warehouse" / part).parent.joinpath(place.name).symlink_to(elsewhere)
+    location, elsewhere = folder / "warehouse" / part, tmp_path / "elsewhere"
+    location.resolve().rename(elsewhere)
+    (folder / "warehouse" / part).parent.joinpath(location.name).symlink_to(elsewhere)
     assert set(walk(folder, dd)) == {0}
     assert dd("run", "--full-refresh", "-q")[0] == 0
-    assert place.is_symlink() and elsewhere.is_dir()
+    assert location.is_symlink() and elsewhere.is_dir()
     assert dd("show", "out")[1][-2:] == ["1", "2"]

@@ -577,7 +577,7 @@ def test_on_spark(people: Path, dd: Command, spark: Any) -> None:
     table = spark.read.format("delta").load(str(people / "warehouse/outputs/people"))
     summed = Counter[Any]()
     for row in table.collect():
-        address = row.address and tuple(one(each) for each in row.address)
+        address = row.address and tuple(one(item) for item in row.address)
         summed[one(row.tags), address] += row["diff"]
     assert {key: n for key, n in summed.items() if n} == {
         (("list", "a", "b"), ("Oslo", 1, ("list", 0.0, "nan"))): 1,

@@ -168,15 +168,15 @@ def instant(version: int) -> datetime:
 
 def require_equal(name: str, seed: int, rows: int) -> None:
     query = QUERIES[name]
-    ours, theirs = (query, query) if isinstance(query, str) else query
+    ours, other = (query, query) if isinstance(query, str) else query
     logs = streams(random.Random(seed), rows, 4)
     instants = {version: instant(version) for version in range(4)}
     log = dd.replay(program(f"CREATE VIEW result AS {ours}"), ("version",), instants=instants, **logs)["result"]
     for version in range(4):
-        mine = accumulated(log, version)
-        mine = mine.with_columns(pl.col(TIME).dt.replace_time_zone(None))
-        assert bag(mine.rows()) == expected(theirs, logs, version), f"{name}, version {version}"
-        assert len(mine) or name not in ("q5", "q7", "q11"), "an empty result shows nothing"
+        own = accumulated(log, version)
+        own = own.with_columns(pl.col(TIME).dt.replace_time_zone(None))
+        assert bag(own.rows()) == expected(other, logs, version), f"{name}, version {version}"
+        assert len(own) or name not in ("q5", "q7", "q11"), "an empty result shows nothing"
 
 
 @pytest.mark.sample(8)

@@ -92,7 +92,7 @@ def test_the_law_also_where_times_are_not_ordered(fold: Fold, dims: int) -> None
     times = [tuple((seed * (axis + 3) + 5 * axis) % 4 for axis in range(dims)) for seed in range(12)]
     begin, rows = datetime(2024, 2, 28, 18, tzinfo=UTC), list[tuple[Any, ...]]()
     rows += [(n, begin + timedelta(hours=n), *time, 1) for n, time in enumerate(times)]
-    rows += [(n, ts, *(each + 1 for each in rest[:-1]), -1) for n, ts, *rest in rows[::3]]
+    rows += [(n, ts, *(item + 1 for item in rest[:-1]), -1) for n, ts, *rest in rows[::3]]
     frame = pl.DataFrame(rows, ["k", "ts", *names, "diff"], orient="row")
 
     def program(t: Any) -> dict[str, Any]:
@@ -179,9 +179,9 @@ def test_sql_equals_duckdb_at_the_instant_of_each_version(query: str) -> None:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             connection.register("t", here.filter(pl.col("diff") > 0).drop("diff").to_arrow())
-            theirs = bag(connection.execute(text).fetchall())
-        mine = [row[:-1] for row in left.rows() for _ in range(row[-1])]
-        assert bag(mine) == theirs, f"version {version}"
+            other = bag(connection.execute(text).fetchall())
+        own = [row[:-1] for row in left.rows() for _ in range(row[-1])]
+        assert bag(own) == other, f"version {version}"
 
 
 @pytest.mark.parametrize(
@@ -432,8 +432,8 @@ def killable(workshop: Workshop) -> Killable:
         log = workshop.folder / f"moving-{version}.log"
         ended = workshop.command(folder, "run", "--to-version", str(version), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
-        places = [line.split()[1] for line in log.read_text().splitlines()]
-        points += [(version, f"{place}:{places[: at + 1].count(place)}") for at, place in enumerate(places)]
+        locations = [line.split()[1] for line in log.read_text().splitlines()]
+        points += [(version, f"{point}:{locations[: at + 1].count(point)}") for at, point in enumerate(locations)]
         tables[version] = contents(workshop.project(folder))
     return Killable(base, tuple(points), tables)
 
@@ -442,8 +442,8 @@ def test_runs_can_be_killed_in_the_midst_of_a_version_whose_rows_leave_and_betwe
     for version in (2, 4):
         gone = killable.rows[version]["outputs/recent"].filter(pl.col("version") == version, pl.col("diff") < 0)
         assert len(gone)
-        places = {point.partition(":")[0] for number, point in killable.points if number == version}
-        assert {"after-intent", "after-file", "after-table", "after-run"} <= places
+        points = {point.partition(":")[0] for number, point in killable.points if number == version}
+        assert {"after-intent", "after-file", "after-table", "after-run"} <= points
 
 
 @pytest.mark.parametrize("sample", [1, pytest.param(25, marks=pytest.mark.long)])
@@ -483,8 +483,8 @@ def test_spark_with_several_workers_leaves_what_one_process_leaves(project: Proj
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.parametrize("place", ["after-intent", "after-file", "after-table", "after-table:3"])
-def test_a_killed_run_on_spark_is_finished_by_the_next(place: str, project: Project, dd: Any) -> None:
+@pytest.mark.parametrize("point", ["after-intent", "after-file", "after-table", "after-table:3"])
+def test_a_killed_run_on_spark_is_finished_by_the_next(point: str, project: Project, dd: Any) -> None:
     """Several workers in a JVM of its own; version 2 takes a row out of the window. The next run is Spark's, too."""
     ingest_all(dd, project)
     replay.run(project, last=time_of(1))
@@ -492,11 +492,11 @@ def test_a_killed_run_on_spark_is_finished_by_the_next(place: str, project: Proj
     command = [str(program), "run", "-q", "--engine", "spark", "--parallelism", "2", "--project", str(project.root)]
     environment = {**os.environ, "DDCORE_MASTER": "local[2]"}
     killed = subprocess.run(
-        [*command, "--to-version", "2"], env={**environment, "DDCORE_FAILPOINT": place}, check=False, timeout=600
+        [*command, "--to-version", "2"], env={**environment, "DDCORE_FAILPOINT": point}, check=False, timeout=600
     )
     ledger = Ledger.load(Warehouse(project.warehouse))
     assert len(list(ledger.lineage())) == 1
-    if place == "after-file":  # it was a task that was killed: the run ends, and says so
+    if point == "after-file":  # it was a task that was killed: the run ends, and says so
         assert killed.returncode == 1 and ledger.open_intent() is None
     else:
         assert killed.returncode == -signal.SIGKILL and ledger.open_intent() is not None

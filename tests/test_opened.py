@@ -134,10 +134,10 @@ def test_without_spark_it_says_what_to_give(project: OpenedProject, monkeypatch:
 
 
 @pytest.fixture
-def labelled(mine: Path, dd: Command) -> OpenedProject:
+def labelled(copied: Path, dd: Command) -> OpenedProject:
     """The trams with a sixth and a seventh version, which have labels, and a row that is markup."""
     for version, (stop, label) in enumerate([("<script>alert(1)</script>", "2026-11-19"), ("Moon", "<b>moon</b>")], 6):
-        (mine / "more.csv").write_text(f"src,dst,minutes,version,diff\nZoo,{stop},9,{version},1\n")
+        (copied / "more.csv").write_text(f"src,dst,minutes,version,diff\nZoo,{stop},9,{version},1\n")
         assert dd("ingest", "links", "more.csv", "--label", label)[0] == 0
     assert dd("run")[0] == 0
     return ddcore.open()
@@ -183,22 +183,22 @@ def test_times_of_two_dimensions(tmp_path: Path, dd: Command, monkeypatch: pytes
 # -- it only reads ----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_and_no_lock_is_taken(mine: Path, dd: Command) -> None:
-    before = files(mine)
-    with Warehouse(mine / "warehouse").lock("run"):
-        project = ddcore.open(mine)
+def test_nothing_is_written_and_no_lock_is_taken(copied: Path, dd: Command) -> None:
+    before = files(copied)
+    with Warehouse(copied / "warehouse").lock("run"):
+        project = ddcore.open(copied)
         for log in (*project.outputs.values(), *project.inputs.values()):
             assert len(log.at()) + len(log.between(1)) + len(log.updates())
         assert len(project.log()) and project.plan().outputs.keys() == project.outputs.keys()
-        during = files(mine)
+        during = files(copied)
     assert {Path(name).name for name, _ in before.items() ^ during.items()} <= {".lock"}, "that of the test itself"
 
 
-def test_a_log_stays_as_it_was_and_the_project_goes_on(mine: Path, dd: Command) -> None:
-    project = ddcore.open(mine)
+def test_a_log_stays_as_it_was_and_the_project_goes_on(copied: Path, dd: Command) -> None:
+    project = ddcore.open(copied)
     old, rows = project["journeys"], counts(project["journeys"].at())
     waiting = project["links"]
-    (mine / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
+    (copied / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
     assert dd("ingest", "links", "more.csv")[0] == 0
     assert "1 ingest waits for a run" in repr(project)
     assert len(project["links"].updates()) == len(waiting.updates()) + 1, "also what waits"
@@ -247,28 +247,28 @@ def test_a_mistake_is_one_line_with_what_to_do(
 
 @pytest.mark.parametrize("part", ["warehouse", "warehouse/outputs", "data", "program.py"])
 def test_a_place_inside_of_a_project_is_not_offered_to_init(
-    part: str, mine: Path, monkeypatch: pytest.MonkeyPatch, dd: Command
+    part: str, copied: Path, monkeypatch: pytest.MonkeyPatch, dd: Command
 ) -> None:
-    monkeypatch.chdir(mine.parent)
+    monkeypatch.chdir(copied.parent)
     with pytest.raises(UsageError) as caught:
-        ddcore.open(f"{mine.name}/{part}")
-    assert caught.value.hint == f'did you mean dd.open("{mine.name}")?'
-    code, _, err = dd("status", "--project", f"{mine.name}/{part}")
-    assert (code, err[1:]) == (2, [f"  did you mean --project {mine.name}?"])
-    monkeypatch.setenv("DDCORE_PROJECT", f"{mine.name}/{part}")
-    assert dd("status")[2][1:] == [f"  did you mean DDCORE_PROJECT={mine.name}?"]
+        ddcore.open(f"{copied.name}/{part}")
+    assert caught.value.hint == f'did you mean dd.open("{copied.name}")?'
+    code, _, err = dd("status", "--project", f"{copied.name}/{part}")
+    assert (code, err[1:]) == (2, [f"  did you mean --project {copied.name}?"])
+    monkeypatch.setenv("DDCORE_PROJECT", f"{copied.name}/{part}")
+    assert dd("status")[2][1:] == [f"  did you mean DDCORE_PROJECT={copied.name}?"]
     monkeypatch.delenv("DDCORE_PROJECT")
-    monkeypatch.chdir(mine / "data")
-    assert dd("status", "--project", ".")[2][1:] == [f"  did you mean --project {mine}?"]
+    monkeypatch.chdir(copied / "data")
+    assert dd("status", "--project", ".")[2][1:] == [f"  did you mean --project {copied}?"]
 
 
-def test_hints_of_open_are_python(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hints_of_open_are_python(copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[tuple[Callable[[], Any], str]] = [
         (ddcore.open, 'name its folder: dd.open("demo"); or make one, in a shell: ddcore init demo'),
-        (lambda: ddcore.open(mine, warehouse=str(mine / "dd.toml")), 'name another one: dd.open(warehouse="DIR")'),
+        (lambda: ddcore.open(copied, warehouse=str(copied / "dd.toml")), 'name another one: dd.open(warehouse="DIR")'),
         (lambda: ddcore.open("a.txt"), "name the folder of a project, in which there is a dd.toml"),
         (
-            lambda: ddcore.open(mine, warehouse="/nowhere")["journeys"],
+            lambda: ddcore.open(copied, warehouse="/nowhere")["journeys"],
             "outputs are in the warehouse, and there is none in /nowhere: check the path; "
             "a new one begins with: ddcore ingest INPUT SOURCE",
         ),
@@ -281,7 +281,7 @@ def test_hints_of_open_are_python(mine: Path, tmp_path: Path, monkeypatch: pytes
             mistake()
         assert caught.value.hint == hint
     with pytest.raises(UsageError, match=r"^dd\.open: warehouse: the path is empty"):
-        ddcore.open(mine, warehouse="")
+        ddcore.open(copied, warehouse="")
 
 
 def test_the_plan_has_as_many_operators_as_the_command_says(project: OpenedProject, here: Path, dd: Command) -> None:
@@ -311,29 +311,29 @@ def test_a_project_before_anything_is_ingested_and_before_it_is_folded(fresh: Pa
     assert len(project["starts"].updates()) == 0 and "not folded yet" in repr(project["starts"])
     with pytest.raises(UsageError, match="starts has no table yet"):
         project["starts"].updates().spark()
-    for each in (project, project.inputs, project["links"], project["starts"], project["starts"].updates()):
-        check_html(each._repr_html_())
+    for item in (project, project.inputs, project["links"], project["starts"], project["starts"].updates()):
+        check_html(item._repr_html_())
 
 
-def test_a_damaged_table_is_a_storage_error(mine: Path, dd: Command) -> None:
-    log = ddcore.open(mine)["journeys"]
-    for file in (mine / "warehouse" / "outputs" / "journeys").glob("*.parquet"):
+def test_a_damaged_table_is_a_storage_error(copied: Path, dd: Command) -> None:
+    log = ddcore.open(copied)["journeys"]
+    for file in (copied / "warehouse" / "outputs" / "journeys").glob("*.parquet"):
         file.unlink()
     with pytest.raises(StorageError, match="is missing"):
         log.at().polars()
 
 
 def test_another_warehouse_and_the_environment(
-    mine: Path, tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
+    copied: Path, tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.move(mine / "warehouse", tmp_path / "moved")
+    shutil.move(copied / "warehouse", tmp_path / "moved")
     with pytest.raises(DdError):
-        ddcore.open(mine)["journeys"]
-    assert len(ddcore.open(mine, warehouse=str(tmp_path / "moved"))["journeys"].at())
+        ddcore.open(copied)["journeys"]
+    assert len(ddcore.open(copied, warehouse=str(tmp_path / "moved"))["journeys"].at())
     monkeypatch.setenv("DDCORE_WAREHOUSE", str(tmp_path / "moved"))
-    monkeypatch.setenv("DDCORE_PROJECT", str(mine))
+    monkeypatch.setenv("DDCORE_PROJECT", str(copied))
     monkeypatch.chdir(tmp_path)
-    assert len(ddcore.open()["journeys"].at()) == len(ddcore.open(mine / "dd.toml")["journeys"].at())
+    assert len(ddcore.open()["journeys"].at()) == len(ddcore.open(copied / "dd.toml")["journeys"].at())
 
 
 # -- in a notebook ----------------------------------------------------------------------------------------------------
@@ -392,17 +392,17 @@ def test_values_and_labels_are_escaped(labelled: OpenedProject) -> None:
     for piece in pieces(labelled):
         assert not markup.search(piece._repr_html_())
     log = labelled["links"]
-    for each in (log.at(6), log.between(5, 6), log.updates(5, 6)):
-        assert "<script>alert(1)</script>" in check_html(each._repr_html_())
+    for item in (log.at(6), log.between(5, 6), log.updates(5, 6)):
+        assert "<script>alert(1)</script>" in check_html(item._repr_html_())
     assert "<b>moon</b>" in check_html(log._repr_html_()) and "<b>moon</b>" in check_html(log.at()._repr_html_())
 
 
-def test_changes_are_paired_by_key_and_marked(mine: Path, dd: Command) -> None:
-    with (mine / "dd.toml").open("a") as settings:
+def test_changes_are_paired_by_key_and_marked(copied: Path, dd: Command) -> None:
+    with (copied / "dd.toml").open("a") as settings:
         settings.write(
-            '\n[outputs.journeys]\nkey = ["stop"]\n' if "[outputs" not in (mine / "dd.toml").read_text() else ""
+            '\n[outputs.journeys]\nkey = ["stop"]\n' if "[outputs" not in (copied / "dd.toml").read_text() else ""
         )
-    log = ddcore.open(mine)["journeys"]
+    log = ddcore.open(copied)["journeys"]
     assert log.key == ("stop",)
     for a, b in itertools.combinations(VERSIONS, 2):
         html, rows = log.between(a, b)._repr_html_(), log.between(a, b).polars()
@@ -417,11 +417,11 @@ def test_changes_are_paired_by_key_and_marked(mine: Path, dd: Command) -> None:
         assert html.count("<del>") == html.count("<ins>") == both == repr(log.between(a, b)).count(" -> ")
 
 
-def test_many_rows_are_counted_and_not_all_shown(tmp_path: Path, mine: Path, dd: Command) -> None:
+def test_many_rows_are_counted_and_not_all_shown(tmp_path: Path, copied: Path, dd: Command) -> None:
     rows = "".join(f"A{number},B,1,6,1\n" for number in range(1_250))
-    (mine / "more.csv").write_text(f"src,dst,minutes,version,diff\n{rows}")
+    (copied / "more.csv").write_text(f"src,dst,minutes,version,diff\n{rows}")
     assert dd("ingest", "links", "more.csv")[0] == dd("run")[0] == 0
-    rows_of = ddcore.open(mine)["links"].between(5, 6)
+    rows_of = ddcore.open(copied)["links"].between(5, 6)
     assert "+1,250 -0" in repr(rows_of) and repr(rows_of).endswith("... and 1,230 more")
     assert "1,230 more rows are not shown." in check_html(rows_of._repr_html_())
 
@@ -452,7 +452,7 @@ def test_a_collection_tells_its_columns_place_and_inputs() -> None:
 
     plan = build(program, {"edges": {"src": "int64", "dst": "int64"}, "roots": {"node": "int64"}})
     variable, edges, distinct, reached = seen
-    texts = [check_html(each._repr_html_()) for each in (variable, edges, distinct, reached)]
+    texts = [check_html(item._repr_html_()) for item in (variable, edges, distinct, reached)]
     assert "variable at test_opened.py:" in texts[0] and "depends on edges, roots" in texts[0]
     assert "input edges" in texts[1] and "int64" in texts[1] and "reads" not in texts[1]
     assert "distinct at test_opened.py:" in texts[2] and texts[2].endswith("depends on roots")
@@ -482,7 +482,7 @@ def test_a_session_of_spark_without_delta(project: OpenedProject) -> None:
 
         option = format
 
-        def load(self, place: str) -> Session:
+        def load(self, location: str) -> Session:
             raise RuntimeError("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.")
 
     session: Any = Session()

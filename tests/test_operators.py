@@ -173,7 +173,7 @@ def test_multiplicities_multiply_in_a_delta_join(fold: Fold) -> None:
 def test_a_delta_join_shares_its_arrangements() -> None:
     plan = build(triangles, {"edges": {"src": "int64", "dst": "int64"}})
     stored = [arrangement for arrangement in plan.arrangements if not arrangement.transient]
-    assert sorted(each.key for each in stored) == [("dst",), ("src",), ("src", "dst")]
+    assert sorted(item.key for item in stored) == [("dst",), ("src",), ("src", "dst")]
     (block,) = (block for block in plan.blocks if block.op == "delta_join")
     assert plan.operator(block).name == "delta_join" and block.output is None
 

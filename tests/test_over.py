@@ -125,7 +125,7 @@ SEVEN = frame("k n x", "(a,1,5),(a,2,null),(a,2,3),(a,4,8),(a,7,null),(a,8,2),(a
 def test_functions_by_their_place(function: Any, expected: list[Any]) -> None:
     whole = at_zero(over("n", place=dd.row_number(), it=function), SEVEN)
     results = {row[2]: row[3] for row in whole}
-    rounded = [round(it, 4) if isinstance(it := results[place], float) else it for place in range(1, 8)]
+    rounded = [round(it, 4) if isinstance(it := results[location], float) else it for location in range(1, 8)]
     assert [[*it] if isinstance(it, tuple) else it for it in rounded] == [
         round(it, 4) if isinstance(it, float) else it for it in expected
     ]

@@ -189,9 +189,9 @@ def changes(collections: dict[Any, Counter[Row]]) -> dict[tuple[Row, Any], int]:
     axes = [sorted(set(axis)) for axis in zip(*collections, strict=True)]
     actual: dict[tuple[Row, Any], int] = {}
     for time in collections:
-        places = [axis.index(at) for axis, at in zip(axes, time, strict=True)]
-        for back in product(*([0, 1] if place else [0] for place in places)):
-            before = tuple(axis[p - b] for axis, p, b in zip(axes, places, back, strict=True))
+        locations = [axis.index(at) for axis, at in zip(axes, time, strict=True)]
+        for back in product(*([0, 1] if location else [0] for location in locations)):
+            before = tuple(axis[p - b] for axis, p, b in zip(axes, locations, back, strict=True))
             for row, count in collections[before].items():
                 actual[row, time] = actual.get((row, time), 0) + (-1) ** sum(back) * count
     return {update: diff for update, diff in actual.items() if diff}

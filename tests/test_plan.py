@@ -264,7 +264,7 @@ WIDER = {
 @pytest.mark.parametrize("kind", ["python", "sql"])
 def test_a_column_that_nothing_needs_is_no_part_of_the_program(kind: str, how: str) -> None:
     program = roads if kind == "python" else sql.program(QUERIES)
-    one, other = (build(program, {"edges": each, "marks": {"n": "int64"}}) for each in (NARROW, WIDER[how]))
+    one, other = (build(program, {"edges": item, "marks": {"n": "int64"}}) for item in (NARROW, WIDER[how]))
     kept = {arrangement.fingerprint for arrangement in one.arrangements if not arrangement.transient}
     new = {arrangement.fingerprint for arrangement in other.arrangements if not arrangement.transient} - kept
     carried = [arrangement for arrangement in other.arrangements if arrangement.fingerprint in new]
@@ -272,7 +272,7 @@ def test_a_column_that_nothing_needs_is_no_part_of_the_program(kind: str, how: s
         assert definitions(one) == definitions(other)
         return
     # The last join carries what is read of the edges, in their order.
-    assert [[*each.collection] for each in carried] == ([["dst", "src"]] if how == "reordered" else [])
+    assert [[*item.collection] for item in carried] == ([["dst", "src"]] if how == "reordered" else [])
     assert definitions(one) == definitions(other)
     assert (one.fingerprint == other.fingerprint) == (how != "reordered")
 
@@ -287,7 +287,7 @@ def test_a_column_that_is_needed_is_a_part_of_it() -> None:
         lambda edges: {"x": edges.select(a="dst").join(edges.select(b="dst"), on={"a": "b"}).select(n=pl.lit(1))},
     ]
     for program in programs:
-        one, other = (build(program, {"edges": each}) for each in types)
+        one, other = (build(program, {"edges": item}) for item in types)
         assert one.fingerprint != other.fingerprint and definitions(one) != definitions(other)
 
 

@@ -73,7 +73,7 @@ def profile_of(project: Project) -> ProfileRecord:
 
 
 def by_title(profile: ProfileRecord) -> dict[str, OperatorRecord]:
-    named = {each.title: each for each in profile.operators}
+    named = {item.title: item for item in profile.operators}
     assert len(named) == len(profile.operators)
     return named
 
@@ -133,7 +133,7 @@ def test_spark_counts_as_one_process_does(parallelism: int, tmp_path: Path, spar
         replay.run(project, engine=engine, parallelism=workers)
         profile = profile_of(project)
         counts.append(
-            ([(each.title, each.taken, each.sent, each.rows_written) for each in profile.operators], profile.heat)
+            ([(item.title, item.taken, item.sent, item.rows_written) for item in profile.operators], profile.heat)
         )
     assert counts[0] == counts[1]
 
@@ -148,15 +148,15 @@ def test_counts_add_up(seed: int, tmp_path: Path) -> None:
     if isinstance(outcome(project, [None], engine="inline"), FoldError):
         return
     profile = profile_of(project)
-    numbered = {each.number: each for each in profile.operators}
-    for each in profile.operators:
-        sent = sum(numbered[number].sent for number in each.reads)
-        if each.kind == "linear" and not each.title.startswith("concat"):  # of what it gets twice, reads names one
-            assert each.taken == sent, (seed, each)
-        if each.kind == "output":
-            assert each.rows_written == each.taken <= sent, (seed, each)
-        assert each.seconds >= 0 and each.sent >= 0, (seed, each)
-    assert {each.title for each in profile.operators}.isdisjoint({"spread", "partial"}), seed
+    numbered = {item.number: item for item in profile.operators}
+    for item in profile.operators:
+        sent = sum(numbered[number].sent for number in item.reads)
+        if item.kind == "linear" and not item.title.startswith("concat"):  # of what it gets twice, reads names one
+            assert item.taken == sent, (seed, item)
+        if item.kind == "output":
+            assert item.rows_written == item.taken <= sent, (seed, item)
+        assert item.seconds >= 0 and item.sent >= 0, (seed, item)
+    assert {item.title for item in profile.operators}.isdisjoint({"spread", "partial"}), seed
 
 
 def test_a_second_run_reads_state(tmp_path: Path) -> None:
@@ -203,8 +203,8 @@ def test_heat_adds_up_in_few_cells(seed: int) -> None:
         whole.add(heat)
     expected: dict[tuple[int, int], int] = {}
     for version, current in counted:
-        place = version >> whole.versions, current if current < 0 else current >> whole.rounds
-        expected[place] = expected.get(place, 0) + 1
+        location = version >> whole.versions, current if current < 0 else current >> whole.rounds
+        expected[location] = expected.get(location, 0) + 1
     assert whole.cells == expected
     assert len({version for version, _ in whole.cells}) <= 64 and len({current for _, current in whole.cells}) <= 33
 
@@ -239,7 +239,7 @@ def test_a_heavy_key_is_found() -> None:
     worker.feed("sales", batch_of(rows, plan.inputs["sales"], plan.dims, "sales"))
     worker.run()
     (record,) = [
-        each for each in profiles.profile_record(plan, worker.meter.take(worker.state.traces)).operators if each.key
+        item for item in profiles.profile_record(plan, worker.meter.take(worker.state.traces)).operators if item.key
     ]
     assert (record.title, record.key, record.key_rows, record.taken) == ("join on shop", "shop=7", 6000, 10_000)
 
@@ -359,7 +359,7 @@ def test_log_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run_command(["log", "--operators", "--limit", "0", "--json", *where]) == 0
     runs = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [run["run"] for run in runs] == [2, 1]
-    (join,) = [each for each in runs[1]["operators"] if each["title"] == "join on b = a"]
+    (join,) = [item for item in runs[1]["operators"] if item["title"] == "join on b = a"]
     assert (
         join["source_line"] == "program.py:4"
         and join["updates_in"] > 0

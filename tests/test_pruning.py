@@ -109,7 +109,7 @@ def test_an_arrangement_that_another_operator_reads_whole_is_shared_whole() -> N
         lambda rows: rows.group_by("k").top_k(2, by=["a1"]),
         lambda rows: rows.group_by("k").reduce(_first, schema={"a1": "int64"}),
         lambda rows: rows.inspect("seen"),
-        lambda rows: rows.iterate(lambda each: each.where("a1 > 3"), max_rounds=3),
+        lambda rows: rows.iterate(lambda value: value.where("a1 > 3"), max_rounds=3),
     ],
 )  # fmt: skip
 def test_what_looks_at_whole_rows_has_whole_rows(look: Callable[[Any], Any]) -> None:
@@ -175,7 +175,8 @@ def test_equal_loops_have_the_greatest_limit() -> None:
     def program(a: Collection, b: Collection) -> dict[str, Collection]:
         rows = a.join(b, on="k").select("a1", "b1")
         loops = [
-            rows.iterate(lambda each: each.where("a1 > 3").concat(rows).distinct(), max_rounds=most) for most in (5, 90)
+            rows.iterate(lambda value: value.where("a1 > 3").concat(rows).distinct(), max_rounds=most)
+            for most in (5, 90)
         ]
         return {"it": loops[0].select("a1")}
 

@@ -97,8 +97,8 @@ def plain(row: Row) -> Row:
     return tuple(tuple(v) if isinstance(v, list) else str(v) if v.__class__.__name__ == "Decimal" else v for v in row)
 
 
-def held(place: Path, count: str = "") -> Counter[Row]:
-    frame = pl.read_delta(str(place))
+def held(location: Path, count: str = "") -> Counter[Row]:
+    frame = pl.read_delta(str(location))
     rows: Counter[Row] = Counter()
     for row in frame.select("id", "town", "day", "price", "tags", *([count] if count else [])).iter_rows():
         rows[plain(row[:5])] += row[5] if count else 1
@@ -108,9 +108,9 @@ def held(place: Path, count: str = "") -> Counter[Row]:
     return rows
 
 
-def fed(place: Path, first: int, last: int, count: str = "") -> list[tuple[str, Row]]:
+def fed(location: Path, first: int, last: int, count: str = "") -> list[tuple[str, Row]]:
     """The change feed of some versions of a table."""
-    table = pl.DataFrame(DeltaTable(str(place)).load_cdf(first, last).read_all())
+    table = pl.DataFrame(DeltaTable(str(location)).load_cdf(first, last).read_all())
     columns = ["_change_type", "id", "town", "day", "price", "tags", *([count] if count else [])]
     return [(kind, plain(tuple(row))) for kind, *row in table.select(columns).iter_rows()]
 
@@ -132,7 +132,7 @@ def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path
     table, key = FORMS[form]
     count = {"two partitions, counted": "n", "counted": "how_many"}.get(form, "")
     project = project_of(make(tmp_path / "p", table, key), rng.choice([1, 2, 5, 40]))
-    place = tmp_path / "p" / ("tables/xy" if "xy" in table else "warehouse/tables/rows")
+    location = tmp_path / "p" / ("tables/xy" if "xy" in table else "warehouse/tables/rows")
     serial = iter(range(10**6))
     unique = 'key = ["id"]' in key
     rows: Counter[Row] = Counter()
@@ -149,14 +149,14 @@ def test_a_table_holds_what_the_output_holds_after_every_run(form: str, tmp_path
         rows = Counter({row: number for row, number in rows.items() if number})
         if not changes:
             continue
-        is_new = not place.exists()
+        is_new = not location.exists()
         report = step(project, version, changes, warm if rng.random() < 0.7 else None)
         assert len(report.published) == 1, report
-        assert held(place, count) == rows
+        assert held(location, count) == rows
         assert is_new == bool(report.published[0].made), report
-        log = DeltaTable(str(place))
+        log = DeltaTable(str(location))
         if log.version():
-            check_feed(fed(place, log.version(), log.version(), count), before, rows, count)
+            check_feed(fed(location, log.version(), log.version(), count), before, rows, count)
     assert replay.run(project, engine="inline").published == []
     ledger = Ledger.load(Warehouse(project.warehouse))
     settings = project.outputs["rows"].table
@@ -221,13 +221,13 @@ def test_files_without_a_changed_row_are_not_written_again(three: Project) -> No
 
 
 def test_status_says_where_tables_are_and_of_which_run(three: Project, dd: Command) -> None:
-    place = ("--project", str(three.root))
+    location = ("--project", str(three.root))
     line = f"table      rows: {table_of(three)}: of run 1"
-    assert line in dd("status", *place)[1]
-    json_line = json.loads(dd("status", "--json", *place)[1][0])
+    assert line in dd("status", *location)[1]
+    json_line = json.loads(dd("status", "--json", *location)[1][0])
     assert json_line["published"] == [{"output": "rows", "path": str(table_of(three)), "run": 1}]
     shutil.rmtree(table_of(three))
-    assert f"table      rows: {table_of(three)}: not written yet  (ddcore run)" in dd("status", *place)[1]
+    assert f"table      rows: {table_of(three)}: not written yet  (ddcore run)" in dd("status", *location)[1]
 
 
 def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new(three: Project) -> None:
@@ -236,56 +236,56 @@ def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new
     assert published.made == "it is new" and held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
 
 
-@pytest.mark.parametrize("place", [10, -10], ids=["rows", "footer"])
-def test_a_damaged_file_with_a_changed_row_makes_it_again(place: int, three: Project) -> None:
+@pytest.mark.parametrize("location", [10, -10], ids=["rows", "footer"])
+def test_a_damaged_file_with_a_changed_row_makes_it_again(location: int, three: Project) -> None:
     for file in data_files(three):
         content = bytearray(file.read_bytes())
-        content[place] ^= 1
+        content[location] ^= 1
         file.write_bytes(bytes(content))
     assert "damaged" in again(three)
 
 
 def test_verify_finds_a_table_that_is_not_right(three: Project, dd: Command) -> None:
-    place = ("--project", str(three.root))
-    assert dd("verify", *place)[1][-1] == "holds    the table of rows"
+    location = ("--project", str(three.root))
+    assert dd("verify", *location)[1][-1] == "holds    the table of rows"
     data_files(three)[0].unlink()
-    code, out, err = dd("verify", *place)
+    code, out, err = dd("verify", *location)
     assert code == 3 and out[-1].startswith("differs  the table of rows: ")
     assert err[-1] == "  remove its folder: the next ddcore run makes the table again, from the log"
-    code, out, _ = dd("verify", "--json", *place)
+    code, out, _ = dd("verify", "--json", *location)
     assert code == 3 and json.loads(out[-1])["holds"] is False
     shutil.rmtree(table_of(three))
-    assert dd("run", *place)[0] == 0
-    assert dd("verify", "-q", *place)[:2] == (0, [])
+    assert dd("run", *location)[0] == 0
+    assert dd("verify", "-q", *location)[:2] == (0, [])
 
 
 def test_what_is_known_of_a_table_is_what_a_look_at_it_finds(three: Project) -> None:
     """Also after maintenance and another program's commit, and when the table was lost and made again."""
-    place, warm = table_of(three), Warm()
+    location, warm = table_of(three), Warm()
     step(three, 1, Counter({(7, "Ayr", None, None, None): 1}), warm)
 
     def optimize() -> None:
-        DeltaTable(str(place)).optimize.compact()
+        DeltaTable(str(location)).optimize.compact()
 
     def lose() -> None:
-        shutil.rmtree(place)
+        shutil.rmtree(location)
         replay.run(three, engine="inline")
 
     others: list[Callable[[], Any]] = [
         lambda: None,
-        lambda: DeltaTable(str(place)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
-        lambda: write_deltalake(str(place), pl.read_delta(str(place)).head(1).to_arrow(), mode="append"),
+        lambda: DeltaTable(str(location)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
+        lambda: write_deltalake(str(location), pl.read_delta(str(location)).head(1).to_arrow(), mode="append"),
         optimize,
         lose,
     ]
     for version, change in enumerate(others, 2):
         change()
         step(three, version, Counter({(version, "Oban", None, None, None): 1}), warm)
-        assert (version, "Oban", None, None, None) in held(place)
-        (known,), found = warm.tables.values(), snapshot(place)
+        assert (version, "Oban", None, None, None) in held(location)
+        (known,), found = warm.tables.values(), snapshot(location)
         assert replace(known, written=None, files=()) == replace(found, files=())
-        ours, theirs = ({file.path: file for file in one.files or ()} for one in (known, found))
-        assert ours.keys() == theirs.keys() and all(ours[path].first.equals(theirs[path].first) for path in ours)
+        ours, other = ({file.path: file for file in one.files or ()} for one in (known, found))
+        assert ours.keys() == other.keys() and all(ours[path].first.equals(other[path].first) for path in ours)
     settings = three.outputs["rows"].table
     assert settings is not None
     ledger = Ledger.load(Warehouse(three.warehouse))
@@ -432,16 +432,16 @@ def test_an_upkeep_deletes_nothing_outside_of_the_table(three: Project, monkeypa
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-delete", "after-trim"])
+@pytest.mark.parametrize("point", ["after-delete", "after-trim"])
 def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
-    place: str, three: Project, monkeypatch: pytest.MonkeyPatch
+    point: str, three: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
     project, reached = project_of(three.root, checkpoint_commits=5), list[str]()
 
     def ends(at: str) -> None:
         reached.append(at)
-        if reached.count(place) == 3 and at == place:
+        if reached.count(point) == 3 and at == point:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(commits, "GRACE", 0)
@@ -454,7 +454,7 @@ def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
             step(project, version, changes)
         except KeyboardInterrupt:
             assert len(reached) > 2
-    assert reached.count(place) > 6 and len(data_files(project)) <= 6, data_files(project)
+    assert reached.count(point) > 6 and len(data_files(project)) <= 6, data_files(project)
     assert held(table_of(project)) == Counter({A: 1, B: 1, C: 1, rows[-1]: 1})
     names = sorted(file.name for file in (table_of(project) / "_delta_log").glob("*.json"))
     assert names[0] == f"{10:020d}.json"

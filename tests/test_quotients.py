@@ -140,10 +140,10 @@ MEANS_CAST: dict[str, Any] = {
 }
 
 
-def exact(number: Fraction, places: int) -> Decimal:
+def exact(number: Fraction, locations: int) -> Decimal:
     """The nearest one, and of two that are as near the one away from 0."""
-    units = int(abs(number) * 10**places + Fraction(1, 2))
-    return Decimal(units if number >= 0 else -units).scaleb(-places, Context(prec=60))
+    units = int(abs(number) * 10**locations + Fraction(1, 2))
+    return Decimal(units if number >= 0 else -units).scaleb(-locations, Context(prec=60))
 
 
 def accumulated(log: pl.DataFrame, version: int) -> list[Any]:
@@ -179,11 +179,13 @@ def test_quotients_and_means_under_a_cast_keep_every_digit_in_postgres(seed: int
             expected = sorted((d, CASTS[one](d, n)) for _, d, n in there)
             assert accumulated(found[f"r{i}"], version) == expected, one
         for i, one in enumerate(groups):
-            choose, places = MEANS_CAST[one]
+            choose, locations = MEANS_CAST[one]
             values = {
                 g: choose([Fraction(n if "(n)" in one else d) for h, d, n in there if h == g]) for g, _, _ in there
             }
-            means = {g: exact(sum(some) / Fraction(len(some)), places) if some else None for g, some in values.items()}
+            means = {
+                g: exact(sum(some) / Fraction(len(some)), locations) if some else None for g, some in values.items()
+            }
             assert dict(accumulated(found[f"m{i}"], version)) == means, one
 
 

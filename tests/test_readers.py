@@ -137,9 +137,9 @@ def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path
     workshop.done(reader, "run")
     assert not (reader / "warehouse" / "inputs").exists()
     new = {entry.address for entry in store.entries(upstream / "warehouse")} - before.keys()
-    assert [place.parent.name for place in new] == [readers.FOLDER]
-    ours, theirs = contents(workshop.project(reader)), contents(workshop.project(upstream))
-    assert {name: rows for name, rows in ours.items() if name.startswith("inputs/")}.keys() == theirs.keys()
+    assert [point.parent.name for point in new] == [readers.FOLDER]
+    ours, other = contents(workshop.project(reader)), contents(workshop.project(upstream))
+    assert {name: rows for name, rows in ours.items() if name.startswith("inputs/")}.keys() == other.keys()
     workshop.done(reader, "verify", "--last", "5")
     assert workshop.command(reader, "doctor", "--deep").code == 0
     shown = json.loads(workshop.command(reader, "status", "--json").out[0])
@@ -147,7 +147,7 @@ def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path
     (held,) = json.loads(workshop.command(upstream, "status", "--json").out[0])["readers"]
     assert (held["project"], held["folded"], held["lost"]) == (str(reader), [[2]], False)
     listed = [json.loads(line) for line in workshop.command(upstream, "readers", "--json").out]
-    assert [(each["name"], each["warehouse"]) for each in listed] == [(held["name"], str(reader / "warehouse"))]
+    assert [(item["name"], item["warehouse"]) for item in listed] == [(held["name"], str(reader / "warehouse"))]
     workshop.done(reader, "run", "--full-refresh")
     assert [row["sum"] for row in open_project(str(reader))["towns"].at(2).polars().select(sum="diff").to_dicts()]
 
@@ -338,13 +338,13 @@ def test_a_moved_or_copied_reader_is_another_one(workshop: Workshop, pair: tuple
         ('[inputs]\nfrom = "../chain"', "reads its inputs from ../mine"),
     ],
 )
-def test_mistakes_in_the_file(settings: str, says: str, mine: Path, dd: Command) -> None:
+def test_mistakes_in_the_file(settings: str, says: str, own: Path, dd: Command) -> None:
     for name, text in (("reader", settings), ("chain", '[inputs]\nfrom = "../mine"')):
-        (mine.parent / name).mkdir()
-        (mine.parent / name / "dd.toml").write_text(f'[project]\nprogram = "program.py:program"\n{text}\n')
-    code, _, err = dd("run", "--project", str(mine.parent / "reader"))
+        (own.parent / name).mkdir()
+        (own.parent / name / "dd.toml").write_text(f'[project]\nprogram = "program.py:program"\n{text}\n')
+    code, _, err = dd("run", "--project", str(own.parent / "reader"))
     assert code == 2 and says in err[0] and len(err) <= 2, err
-    assert not (mine / "warehouse" / readers.FOLDER).exists()
+    assert not (own / "warehouse" / readers.FOLDER).exists()
 
 
 def test_what_only_the_other_project_does(workshop: Workshop, pair: tuple[Path, Path]) -> None:
@@ -516,21 +516,21 @@ def test_a_reader_in_an_object_store(tmp_path_factory: pytest.TempPathFactory) -
 
 def reached(shop: Workshop, reader: Path, upstream: Path, *words: str) -> list[str]:
     """The places of a reader's command on copies of both projects, ``NAME:COUNT``."""
-    ours, theirs = copies(shop, reader, upstream)
+    ours, other = copies(shop, reader, upstream)
     log = shop.folder / "places.log"
     log.unlink(missing_ok=True)
     ended = shop.command(ours, *words, DDCORE_FAILPOINT_LOG=str(log))
     assert ended.code == 0, ended
     names = [line.split()[1] for line in log.read_text().splitlines()]
-    for folder in (ours, theirs):
+    for folder in (ours, other):
         shop.remove(folder)
     return [f"{name}:{names[: number + 1].count(name)}" for number, name in enumerate(names)]
 
 
 def copies(shop: Workshop, reader: Path, upstream: Path) -> tuple[Path, Path]:
-    theirs, ours = shop.copy(upstream), shop.copy(reader)
-    (ours / "dd.toml").write_text(READER.format(upstream=f"../{theirs.name}"))
-    return ours, theirs
+    other, ours = shop.copy(upstream), shop.copy(reader)
+    (ours / "dd.toml").write_text(READER.format(upstream=f"../{other.name}"))
+    return ours, other
 
 
 @pytest.mark.long
@@ -540,29 +540,29 @@ def test_a_reader_that_is_killed_at_any_step(workshop: Workshop, pair: tuple[Pat
     workshop.done(upstream, "run")
     workshop.done(upstream, "compact", "--since", "latest")
     workshop.done(upstream, "ingest", "roads", "more.csv")
-    whole, theirs = copies(workshop, reader, upstream)
-    for folder, words in ((whole, ["run"]), (theirs, ["ingest", "roads", "most.csv"]), (whole, ["run"])):
+    whole, other = copies(workshop, reader, upstream)
+    for folder, words in ((whole, ["run"]), (other, ["ingest", "roads", "most.csv"]), (whole, ["run"])):
         workshop.done(folder, *words)
     wanted_rows = contents(workshop.project(whole))
-    places = reached(workshop, reader, upstream, "run")
+    points = reached(workshop, reader, upstream, "run")
     assert {"after-reader", "after-hold", "after-ingest", "after-compact", "after-run"} <= {
-        place.partition(":")[0] for place in places
+        point.partition(":")[0] for point in points
     }
-    for place in places:
-        ours, theirs = copies(workshop, reader, upstream)
-        before = contents(workshop.project(theirs))
-        ended = workshop.command(ours, "run", DDCORE_FAILPOINT=place)
-        assert ended.code == -signal.SIGKILL, (place, ended)
-        assert_same(contents(workshop.project(theirs)), before, place)
+    for point in points:
+        ours, other = copies(workshop, reader, upstream)
+        before = contents(workshop.project(other))
+        ended = workshop.command(ours, "run", DDCORE_FAILPOINT=point)
+        assert ended.code == -signal.SIGKILL, (point, ended)
+        assert_same(contents(workshop.project(other)), before, point)
         contents(workshop.project(ours))  # what it names can be read
-        workshop.done(theirs, "ingest", "roads", "most.csv")
-        workshop.done(theirs, "run")
-        workshop.done(theirs, "compact", "--since", "latest")
+        workshop.done(other, "ingest", "roads", "most.csv")
+        workshop.done(other, "run")
+        workshop.done(other, "compact", "--since", "latest")
         workshop.done(ours, "run")
         workshop.done(ours, "verify")
         outputs = {name: rows for name, rows in contents(workshop.project(ours)).items() if name == "outputs/towns"}
-        assert totals(outputs["outputs/towns"]) == totals(wanted_rows["outputs/towns"]), place
-        for folder in (ours, theirs):
+        assert totals(outputs["outputs/towns"]) == totals(wanted_rows["outputs/towns"]), point
+        for folder in (ours, other):
             workshop.remove(folder)
     workshop.remove(whole)
 
@@ -585,22 +585,22 @@ def test_the_other_project_is_killed(words: list[str], workshop: Workshop, pair:
     upstream, reader = pair
     workshop.done(upstream, "run")
     workshop.done(reader, "run")
-    for place in ("after-file:1", "after-table:1", "after-ledger-file:1"):
-        ours, theirs = copies(workshop, reader, upstream)
-        arguments = workshop.placed(theirs, words)
-        ended = workshop.command(theirs, *arguments, DDCORE_FAILPOINT=place)
-        assert ended.code in (0, -signal.SIGKILL), (place, ended)
+    for point in ("after-file:1", "after-table:1", "after-ledger-file:1"):
+        ours, other = copies(workshop, reader, upstream)
+        arguments = workshop.placed(other, words)
+        ended = workshop.command(other, *arguments, DDCORE_FAILPOINT=point)
+        assert ended.code in (0, -signal.SIGKILL), (point, ended)
         workshop.done(ours, "run")
         workshop.done(ours, "verify")
-        workshop.done(theirs, "run")
+        workshop.done(other, "run")
         workshop.done(ours, "run")
         workshop.done(ours, "verify")
         assert workshop.command(ours, "doctor", "--deep").code == 0
-        rows, there = (contents(workshop.project(folder)).get("inputs/roads") for folder in (ours, theirs))
+        rows, there = (contents(workshop.project(folder)).get("inputs/roads") for folder in (ours, other))
         assert (rows is None and there is None) or (rows is not None and there is not None and rows.equals(there)), (
-            place
+            point
         )
-        for folder in (ours, theirs):
+        for folder in (ours, other):
             workshop.remove(folder)
 
 
@@ -680,7 +680,7 @@ class Lives:
         """A command on one of them. What readers do changes nothing of the others."""
         rng, reader = self.rng, self.rng.choice(self.readers)
         kind = rng.choice(STEPS)
-        at, late, place = (
+        at, late, point = (
             str(rng.randint(1, self.count)),
             rng.choice(("refuse", "restate", "restate")),
             rng.choice(PLACES),
@@ -689,16 +689,16 @@ class Lives:
             code = (self.ingests if words[0] == "ingest" else self.do)(*words)
             assert code in (0, 1, 2), "\n".join(self.transcript)
             return
-        others = {each: contents(self.shop.project(each)) for each in (*self.readers, self.folder) if each != reader}
-        environment = {"DDCORE_FAILPOINT": f"{place}:{rng.randint(1, 3)}"} if kind == "kill" else {}
+        others = {item: contents(self.shop.project(item)) for item in (*self.readers, self.folder) if item != reader}
+        environment = {"DDCORE_FAILPOINT": f"{point}:{rng.randint(1, 3)}"} if kind == "kill" else {}
         code = self.do(*self.readers_words(kind, at), folder=reader, **environment)
         is_begun = (reader / "warehouse" / "ledger").is_dir()
         assert code in (0, 2, -signal.SIGKILL) or not is_begun, "\n".join(self.transcript)
         if kind in ("reads", "refresh"):
             assert code == 0, "\n".join(self.transcript)
             self.checked += self.law(reader)
-        for each, before in others.items():
-            assert_same(contents(self.shop.project(each)), before, (each.name, self.transcript))
+        for item, before in others.items():
+            assert_same(contents(self.shop.project(item)), before, (item.name, self.transcript))
 
     def upstreams(self, kind: str, at: str, late: str) -> list[str] | None:
         """The words of a command of the project that ingests; None for one of a reader."""

@@ -62,19 +62,21 @@ def test_the_page_reads_what_show_shows(here: Path, dd: Command, query: str) -> 
     assert len(names["journeys"]) == 17
 
 
-def test_the_page_tails_by_the_change_feed(mine: Path, dd: Command) -> None:
+def test_the_page_tails_by_the_change_feed(copied: Path, dd: Command) -> None:
     tail, signed = [block for block in blocks("python") if "spark" not in block][3:5]
     names = execute(tail, pl=pl, DeltaTable=DeltaTable)
     log = pl.read_delta(TABLE)
     news, changes, seen = names["news"], names["changes"], names["seen"]
     assert Counter(changes.select(log.columns).rows()) == Counter(log.rows())
     assert news(TABLE, seen) == (None, seen)
-    (mine / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
+    (copied / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
     assert dd("ingest", "links", "more.csv")[0] == dd("run")[0] == 0
     more, seen = news(TABLE, seen)
     assert [row[:4] for row in more.rows()] == [("Moon", 23, 6, 1)]
     assert set(changes["_change_type"]) | set(more["_change_type"]) == {"insert"}
-    (mine / "program.py").write_text((mine / "program.py").read_text().replace("def program", "N = 1\n\n\ndef program"))
+    (copied / "program.py").write_text(
+        (copied / "program.py").read_text().replace("def program", "N = 1\n\n\ndef program")
+    )
     assert dd("run", "--full-refresh")[0] == 0
     rewritten, _ = news(TABLE, seen)
     assert "delete" in set(rewritten["_change_type"]), "a log that is rewritten shows"
@@ -84,7 +86,7 @@ def test_the_page_tails_by_the_change_feed(mine: Path, dd: Command) -> None:
     assert Counter(sums.rows()) == Counter(pl.read_delta(TABLE).select(sums.columns).rows())
 
 
-def test_a_table_of_an_earlier_release_gets_the_feed(mine: Path, dd: Command) -> None:
+def test_a_table_of_an_earlier_release_gets_the_feed(copied: Path, dd: Command) -> None:
     """As the page says, with delta-rs; the commands go on as if nothing had happened."""
     kept = pl.read_delta(TABLE)
     plain = DeltaTable.create("plain", DeltaTable(TABLE).schema(), configuration={"delta.checkpointInterval": "25"})
@@ -94,7 +96,7 @@ def test_a_table_of_an_earlier_release_gets_the_feed(mine: Path, dd: Command) ->
     table = DeltaTable(TABLE)
     table.alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     assert dd("show", "journeys")[0] == dd("status")[0] == 0
-    (mine / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
+    (copied / "more.csv").write_text("src,dst,minutes,version,diff\nZoo,Moon,9,6,1\n")
     assert dd("ingest", "links", "more.csv")[0] == dd("run")[0] == 0
     feed = pl.DataFrame(DeltaTable(TABLE).load_cdf(starting_version=table.version() + 1).read_all())
     assert [row[:4] for row in feed.rows()] == [("Moon", 23, 6, 1)]
@@ -105,12 +107,12 @@ def test_a_table_of_an_earlier_release_gets_the_feed(mine: Path, dd: Command) ->
 
 
 @pytest.mark.spark
-def test_the_page_reads_and_streams_with_spark(mine: Path, dd: Command, query: str, spark: SparkSession) -> None:
+def test_the_page_reads_and_streams_with_spark(copied: Path, dd: Command, query: str, spark: SparkSession) -> None:
     with_spark = [
-        block.replace('"warehouse/', f'"{mine}/warehouse/')
-        .replace("`warehouse/", f"`{mine}/warehouse/")
-        .replace('"copy', f'"{mine}/copy')
-        .replace('"feed', f'"{mine}/feed')
+        block.replace('"warehouse/', f'"{copied}/warehouse/')
+        .replace("`warehouse/", f"`{copied}/warehouse/")
+        .replace('"copy', f'"{copied}/copy')
+        .replace('"feed', f'"{copied}/feed')
         for block in blocks("python")
         if "spark" in block
     ]

@@ -78,7 +78,7 @@ def _first_run_only(self: Soak) -> soak.Tally:
 
 def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -> None:
     """One note on stderr, and a field of the result: after each kind of command, at its beginning, middle and end."""
-    for name, place, outcome in (
+    for name, point, outcome in (
         ("later run", "after-lock", "it recorded nothing, so nothing of it is visible"),
         ("later run", "after-table", "run 2 is finished first"),
         ("later run", "after-run", "its last record, run 2, is complete"),
@@ -89,7 +89,7 @@ def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -
     ):
         folder = workshop.copy(workshop.scenario(name).base)
         arguments = workshop.placed(folder, workshop.scenario(name).arguments)
-        assert workshop.command(folder, *arguments, DDCORE_FAILPOINT=place).code == -signal.SIGKILL
+        assert workshop.command(folder, *arguments, DDCORE_FAILPOINT=point).code == -signal.SIGKILL
         ended = workshop.command(folder, *arguments)
         stale = pl.read_json(ended.out[-1].encode())["stale_lock"][0]
         assert stale["outcome"] == outcome
@@ -101,7 +101,7 @@ def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -
 
 
 @pytest.mark.parametrize(
-    ("killed", "place", "following", "outcome"),
+    ("killed", "point", "following", "outcome"),
     [
         (["ingest", "--undo", "2", "--late", "restate"], "after-undo", [], "its last record, undo 2, is complete"),
         (["run", "--full-refresh"], "after-intent", [], "run 2 is not finished yet"),
@@ -109,10 +109,10 @@ def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -
     ],
 )
 def test_a_command_that_fails_tells_of_the_stale_lock_as_well(
-    killed: list[str], place: str, following: list[str], outcome: str, *, mine: Path, dd: Command
+    killed: list[str], point: str, following: list[str], outcome: str, *, copied: Path, dd: Command
 ) -> None:
     """An undo that cannot be repeated, a program that does not load, a compaction beside an unfinished run."""
-    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    environment = {**os.environ, "DDCORE_FAILPOINT": point}
     ended = subprocess.run([sys.executable, "-m", "ddcore.cli.main", *killed], env=environment, check=False)
     assert ended.returncode == -signal.SIGKILL
     if killed[0] == "run":
@@ -124,7 +124,7 @@ def test_a_command_that_fails_tells_of_the_stale_lock_as_well(
 
 
 @pytest.mark.parametrize(
-    ("place", "outcome"),
+    ("point", "outcome"),
     [
         ("after-file", "run 2 is given up, and its versions are open again"),
         ("after-table", "run 2 has committed to tables, and the next ddcore run finishes it"),
@@ -132,17 +132,17 @@ def test_a_command_that_fails_tells_of_the_stale_lock_as_well(
 )
 @pytest.mark.parametrize("arguments", [("ingest", "roads", "last.csv"), ("ingest", "--undo", "3")], ids=" ".join)
 def test_an_ingest_says_what_becomes_of_a_killed_run(
-    arguments: tuple[str, ...], place: str, outcome: str, workshop: Workshop
+    arguments: tuple[str, ...], point: str, outcome: str, workshop: Workshop
 ) -> None:
     folder = workshop.copy(workshop.base("folded"))
-    assert workshop.command(folder, "run", DDCORE_FAILPOINT=place).code == -signal.SIGKILL
+    assert workshop.command(folder, "run", DDCORE_FAILPOINT=point).code == -signal.SIGKILL
     ended = workshop.command(folder, *workshop.placed(folder, arguments))
-    if "--undo" in arguments and place == "after-table":
+    if "--undo" in arguments and point == "after-table":
         assert ended.code == 1 and "cannot be taken back" in ended.err[1]
         assert ended.err[0].endswith("ended without releasing the lock: run 2 is not finished yet")
         return
     assert next(line for line in ended.err if line.startswith("note: ddcore run")).endswith(f": {outcome}")
-    assert (Ledger.load(Warehouse(folder / "warehouse")).open_intent() is None) == (place == "after-file")
+    assert (Ledger.load(Warehouse(folder / "warehouse")).open_intent() is None) == (point == "after-file")
 
 
 def test_the_page_shows_what_the_commands_print(tmp_path: Path, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,8 +115,8 @@ def test_what_a_jvm_prints_is_masked_line_by_line(shown: bool, tmp_path: Path, c
         assert (tmp_path / "log").read_bytes() == expected
 
 
-def test_a_project_does_not_print_its_settings(mine: Path, secrets: None) -> None:
-    assert MARK not in repr(find_project(mine))
+def test_a_project_does_not_print_its_settings(copied: Path, secrets: None) -> None:
+    assert MARK not in repr(find_project(copied))
 
 
 def test_spark_masks_what_it_prints_itself() -> None:
@@ -125,14 +125,14 @@ def test_spark_masks_what_it_prints_itself() -> None:
 
 
 @pytest.fixture
-def secrets(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def secrets(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project with secrets in dd.toml and in the environment, and a program that quotes them all."""
     lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in PLANTED.items()]
-    toml = (mine / "dd.toml").read_text()
-    (mine / "dd.toml").write_text(toml + "\n[spark]\n[spark.conf]\n" + "\n".join(lines) + "\n")
-    (mine / "program.py").write_text(PROGRAM.format(secrets=SECRETS[:6]))
+    toml = (copied / "dd.toml").read_text()
+    (copied / "dd.toml").write_text(toml + "\n[spark]\n[spark.conf]\n" + "\n".join(lines) + "\n")
+    (copied / "program.py").write_text(PROGRAM.format(secrets=SECRETS[:6]))
     monkeypatch.setenv("MY_SECRET_KEY", "Planted6Environment")
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Mill,1\n")
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Mill,1\n")
 
 
 def leaks(*lines: str) -> list[str]:
@@ -148,7 +148,7 @@ COMMANDS = [["run"], ["run", "--full-refresh"], ["run", "--full-refresh", "--jso
             ["show", "journeys"], ["diff", "journeys", "1..2"]]  # fmt: skip
 
 
-def test_no_command_prints_a_secret(mine: Path, secrets: None, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_prints_a_secret(copied: Path, secrets: None, dd: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of the program quote all secrets, cut in the middle too; what the program itself prints is its own."""
     monkeypatch.setenv("MY_SECRET_KEY", "Planted6Environment")  # after dd, which clears the environment
     Path("cause").write_text("")
@@ -161,14 +161,14 @@ def test_no_command_prints_a_secret(mine: Path, secrets: None, dd: Command, monk
         assert code in (0, 1, 2)
     assert sum(MASK in line for line in said) > 3
     assert any("Traceback" in line for line in said)
-    for file in mine.joinpath("warehouse").rglob("*"):
+    for file in copied.joinpath("warehouse").rglob("*"):
         if file.is_file():
             assert MARK.encode() not in file.read_bytes().lower(), file
 
 
 @pytest.mark.parametrize("command", ["run", "compact"])
-def test_a_secret_of_an_address_is_not_printed(command: str, mine: Path, capsys: Any) -> None:
-    assert run_command([command, "--project", str(mine), "--warehouse", "s3://planted7user:planted8pass@bucket"]) == 2
+def test_a_secret_of_an_address_is_not_printed(command: str, copied: Path, capsys: Any) -> None:
+    assert run_command([command, "--project", str(copied), "--warehouse", "s3://planted7user:planted8pass@bucket"]) == 2
     said = capsys.readouterr().err
     assert leaks(said) == [] and f"s3://{MASK}@bucket" in said
 
@@ -179,8 +179,8 @@ WRONG = ['conf = "x.secret=Planted"', 'conf = ["Planted"]', 'conf = { "x.secret"
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_mistake_in_the_settings_shows_no_value(line: str, mine: Path, dd: Command) -> None:
-    (mine / "dd.toml").write_text((mine / "dd.toml").read_text() + f"\n[spark]\n{line}\n")
+def test_a_mistake_in_the_settings_shows_no_value(line: str, copied: Path, dd: Command) -> None:
+    (copied / "dd.toml").write_text((copied / "dd.toml").read_text() + f"\n[spark]\n{line}\n")
     for option in ([], ["--debug"]):
         code, out, err = dd("run", *option)
         assert code == 2 and out == [] and err[0].startswith("error: ")
@@ -238,11 +238,11 @@ def test_spark_gets_the_secrets_and_nobody_sees_them(debug: bool, tmp_path: Path
 @pytest.mark.parametrize(
     "broken", nightly([{}, {"spark.driver.memory": "Planted3 with blanks"}, {"spark.master": "nope://x"}], 1)
 )
-def test_errors_of_spark_are_masked(broken: dict[str, str], mine: Path, secrets: None) -> None:
+def test_errors_of_spark_are_masked(broken: dict[str, str], copied: Path, secrets: None) -> None:
     """Of a task, of a JVM that does not start, and of a session that does not."""
-    with (mine / "dd.toml").open("a") as file:
+    with (copied / "dd.toml").open("a") as file:
         file.writelines(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in broken.items())
-    (mine / "cause").write_text("")
+    (copied / "cause").write_text("")
     command = [str(Path(sys.executable).with_name("ddcore")), "run", "--full-refresh", "--engine", "spark"]
     if "spark.master" in broken:
         command += ["--master", "nope://planted7user:planted8pass@host:1"]

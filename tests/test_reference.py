@@ -72,10 +72,10 @@ def rounds(body: Callable[[Any, Any], Any], source: str, last: int, **frames: pl
         version, round_ = time
         inputs = {
             name: NaiveCollection(
-                {c: dtype for c, dtype in each.schema.items() if c not in ("version", "diff")},
-                accumulate(each, (version,), ("version",)).items(),
+                {c: dtype for c, dtype in item.schema.items() if c not in ("version", "diff")},
+                accumulate(item, (version,), ("version",)).items(),
             )
-            for name, each in frames.items()
+            for name, item in frames.items()
         }
         result = inputs[source]
         for _ in range(round_ + 1):

@@ -59,7 +59,7 @@ def parameters(function: Any) -> dict[str, Any]:
     named = [
         parameter for parameter in inspect.signature(function).parameters.values() if parameter.kind not in various
     ]
-    return {each.name: each.default for each in named}
+    return {item.name: item.default for item in named}
 
 
 @pytest.mark.parametrize("name", registry.public())

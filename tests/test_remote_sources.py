@@ -95,7 +95,9 @@ def test_a_delta_table_in_a_store(desk: Desk, box: str) -> None:
     write_deltalake(url, frame.with_columns(src=pl.lit(5, pl.Int64)).to_arrow(), mode="append", storage_options=options)
     assert desk.ingest(url).rows == 2
     assert desk.updates() == [(1, 2, 0, 1), (5, 2, 0, 1)]
-    file = next(place for place, *_ in objects.entries(address_of(url, "test")) if place.name.endswith(".parquet"))
+    file = next(
+        location for location, *_ in objects.entries(address_of(url, "test")) if location.name.endswith(".parquet")
+    )
     with pytest.raises(DataError, match="a file of the Delta table"):
         find_sources([str(file)])
 
@@ -116,7 +118,7 @@ def table(url: str) -> DeltaTable:
 
 
 def commits_of(url: str) -> list[Address]:
-    return sorted((place for place, *_ in objects.entries(address_of(url, "test") / "_delta_log")), key=str)
+    return sorted((location for location, *_ in objects.entries(address_of(url, "test") / "_delta_log")), key=str)
 
 
 def test_the_change_data_feed_of_a_table_in_a_store(desk: Desk, box: str) -> None:
@@ -295,7 +297,7 @@ def test_snapshots_in_a_store(desk: Desk, box: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "says"),
+    ("location", "says"),
     [
         ("s3://box/nothing/here", "there is no such file or folder"),
         ("s3://box/nothing/*.csv", "matches no data file"),
@@ -303,9 +305,9 @@ def test_snapshots_in_a_store(desk: Desk, box: str) -> None:
         ("gs://box/a.csv", "only files and folders can be read"),
     ],
 )
-def test_urls_that_name_no_source(place: str, says: str, desk: Desk) -> None:
+def test_urls_that_name_no_source(location: str, says: str, desk: Desk) -> None:
     with pytest.raises((UsageError, DataError)) as caught:
-        find_sources([place])
+        find_sources([location])
     assert says in caught.value.message and caught.value.hint
 
 

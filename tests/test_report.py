@@ -102,15 +102,15 @@ def test_report_of_the_newest_run(folder: Path) -> None:
     for heading in ("Dataflow", "Operators", "Differences by version and round", "Outputs", "Growth", "Sources"):
         assert f" {heading} " in f"{read.text} "
     assert "paths: 11 rows after 4" in read.text  # one of the edge 0-1, ten of the chain from 2 to 6
-    drawings = [each for each in read.all("svg") if each.get("class") == "dataflow"]
+    drawings = [item for item in read.all("svg") if item.get("class") == "dataflow"]
     assert len(drawings) == 1
-    assert {each.get("class") for each in read.all("rect")} >= {"frame", "operator", "input", "output", "share", "none"}
+    assert {item.get("class") for item in read.all("rect")} >= {"frame", "operator", "input", "output", "share", "none"}
 
 
 def test_report_of_a_range_adds_up(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole, first = checked(written(folder, "report", "1", "2")), checked(written(folder, "report", "1"))
     assert "reach: runs 1 to 2" in whole.text and " Runs " in whole.text and "reach: run 1" in first.text
-    edges = [re.search(r"input edges\s+(\d+) out", each.text) for each in (first, whole)]
+    edges = [re.search(r"input edges\s+(\d+) out", item.text) for item in (first, whole)]
     assert [int(edge[1]) for edge in edges if edge] == [6, 7]
     assert run_command(["report", "7", "--project", str(folder)]) == 2
     assert "there are runs 1 to 2" in capsys.readouterr().err
@@ -148,13 +148,13 @@ def test_values_do_not_become_markup(tmp_path: Path) -> None:
 
 def test_diff_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     read = checked(written(folder, "diff", "paths", "0", "1", "--html"))
-    rows = [each.get("class") for each in read.all("tr")]
+    rows = [item.get("class") for item in read.all("tr")]
     assert rows.count("minus") == 6 and rows.count("plus") == 0
     assert "paths (a int64, b int64)" in read.text and "-6" in read.text
     limited = checked(written(folder, "diff", "paths", "0", "1", "--html", "--limit", "2"))
     assert "4 more rows are not listed" in limited.text
     changed = checked(written(folder, "diff", "paths", "1", "2", "--html", "--key", "b", "--exit-code", code=3))
-    assert [each.get("class") for each in changed.all("tr")].count("plus") > 0
+    assert [item.get("class") for item in changed.all("tr")].count("plus") > 0
     nothing = checked(written(folder, "diff", "paths", "2", "3", "--html"))
     assert "Nothing changed." in nothing.text
     for words in (["--json"], ["--stat"]):
@@ -194,7 +194,7 @@ def test_charts_stay_small_and_inside(count: int) -> None:
     points = [(str(3 * number), number % 17 - (5 if number % 2 else 0)) for number in range(count)]
     text = curve("rows", points)
     assert len(re.findall("<circle", text)) <= 401
-    _, _, width, height = (float(each) for each in re.search(r'viewBox="([^"]+)"', text)[1].split())  # type: ignore[index]
+    _, _, width, height = (float(part) for part in re.search(r'viewBox="([^"]+)"', text)[1].split())  # type: ignore[index]
     for x, y in re.findall(r'cx="([\d.e+-]+)" cy="([\d.e+-]+)"', text):
         assert 0 <= float(x) <= width and 0 <= float(y) <= height
     assert "5" in bars("x", [("run 1", 5)]) and "nan" not in text
@@ -203,7 +203,7 @@ def test_charts_stay_small_and_inside(count: int) -> None:
 def test_heat_map_names_every_cell() -> None:
     text = heat_map("d", ["0", "1"], ["outside loops", "0"], {(0, 0): 1, (1, 1): 1000})
     assert "version 0, outside loops: 1 differences" in text and "version 1, round 0: 1,000 differences" in text
-    strengths = [float(each) for each in re.findall(r'fill-opacity="([\d.]+)"', text)]
+    strengths = [float(item) for item in re.findall(r'fill-opacity="([\d.]+)"', text)]
     assert len(strengths) == 2 and strengths[0] < strengths[1] == 1.0
 
 

@@ -69,7 +69,7 @@ def test_the_history_from_a_version_on_is_replaced(desk: Desk) -> None:
     assert (report.ingest, report.replaces, report.removed, report.rows, report.restates) == (2, time_of(3), 3, 2, ())
     ledger = desk.ledger
     assert (ledger.first_ingested(), ledger.latest_ingested(), ledger.restated()) == (time_of(0), time_of(5), ())
-    assert {time: sides for each in ledger.ingests() for time, sides in each.counts.items()} == {
+    assert {time: sides for item in ledger.ingests() for time, sides in item.counts.items()} == {
         time_of(0): (1, 0), time_of(2): (1, 0), time_of(3): (0, 1), time_of(5): (1, 0),
     }  # fmt: skip
     others = DeltaTable(str(desk.log.folder)).to_pyarrow_table()
@@ -160,7 +160,7 @@ def test_what_cannot_be_restated_is_refused(desk: Desk, tmp_path: Path) -> None:
     assert empty.ingest(str(empty.folder / "a.csv")).ingest == 1
 
 
-def test_after_history_was_given_up_only_all_of_it_or_later_versions_are_replaced(mine: Path, dd: Command) -> None:
+def test_after_history_was_given_up_only_all_of_it_or_later_versions_are_replaced(copied: Path, dd: Command) -> None:
     dd("compact", "--since", "4")
     Path("later.csv").write_text("version,diff,src,dst,minutes\n4,-1,Bridge,Harbour,6\n5,1,Market,Harbour,7\n")
     for start in ("3", "4"):  # the rows of versions 1 to 3 are at version 4 now, and would go
@@ -349,8 +349,8 @@ def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("place", ["after-file", "after-file:2", "after-table", "after-ingest"])
-def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-file", "after-file:2", "after-table", "after-ingest"])
+def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, point: str) -> None:
     desk.fold(6)
     source, before = desk.source("b.csv", (3, 9, 4, 1)), desk.updates()
     command = [
@@ -365,28 +365,28 @@ def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, place: str) -> 
         "--engine",
         "inline",
     ]
-    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    environment = {**os.environ, "DDCORE_FAILPOINT": point}
     killed = subprocess.run(
         [*command, "--project", str(desk.folder)], env=environment, capture_output=True, check=False
     )
     assert killed.returncode == -9, killed.stderr
-    recorded = place == "after-ingest"
+    recorded = point == "after-ingest"
     assert (desk.updates() == before) is not recorded
     assert desk.ledger.restated() == (((4,),) if recorded else ())
     report = desk.ingest(source, restate=4)
-    assert report.nothing_new is (place in ("after-table", "after-ingest"))
-    assert any("it is finished now" in note for note in report.notes) is (place == "after-table")
+    assert report.nothing_new is (point in ("after-table", "after-ingest"))
+    assert any("it is finished now" in note for note in report.notes) is (point == "after-table")
     assert desk.ledger.restated() == ((4,),)
     assert desk.updates() == [*HISTORY[:3], (3, 9, 4, 1)] and desk.stray_files() == []
 
 
-@pytest.mark.parametrize("place", ["after-table", "after-undo"])
-def test_a_killed_undo_of_a_restatement_happened_or_not(desk: Desk, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-table", "after-undo"])
+def test_a_killed_undo_of_a_restatement_happened_or_not(desk: Desk, point: str) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)
     command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "--undo", "2", "--project", str(desk.folder)]
-    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False)
+    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": point}, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
-    done = place == "after-undo"
+    done = point == "after-undo"
     assert (desk.updates() == HISTORY) is done
     if not done:
         undo(desk.project, 2)
@@ -450,7 +450,7 @@ class Inputs:
     def fold(self, last: Time) -> None:
         """Let the ledger say that a run has folded from the beginning up to ``last``."""
         upper = tuple(
-            tuple(c + 1 if place == at else 0 for at in range(len(self.dims))) for place, c in enumerate(last)
+            tuple(c + 1 if index == at else 0 for at in range(len(self.dims))) for index, c in enumerate(last)
         )
         several: dict[str, Any] = {"lower": ((0,) * len(self.dims),), "upper": upper} if len(self.dims) > 1 else {}
         nothing: dict[str, Any] = {"inputs": {}, "outputs": {}, "tables": {}, **several}

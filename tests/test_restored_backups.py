@@ -60,14 +60,14 @@ def _a_link_to_nowhere(folder: Path) -> None:
 
 
 def _each_a_file(folder: Path) -> None:
-    for table in [each for each in folder.iterdir() if each.is_dir()]:
+    for table in [path for path in folder.iterdir() if path.is_dir()]:
         shutil.rmtree(table)
         table.write_text("somebody's\n")
 
 
 def _each_foreign(folder: Path) -> None:
     """Tables of another program, one with the columns of ours."""
-    for table in [each for each in folder.iterdir() if each.is_dir()]:
+    for table in [path for path in folder.iterdir() if path.is_dir()]:
         frame = pl.read_delta(str(table)).select(pl.all().first()) if folder.name == "outputs" else None
         shutil.rmtree(table)
         (pl.DataFrame({"theirs": [1, 2]}) if frame is None else frame).write_delta(str(table))
@@ -75,7 +75,7 @@ def _each_foreign(folder: Path) -> None:
 
 def _half(folder: Path) -> None:
     """A copy that was interrupted: logs without files, files without logs."""
-    for number, table in enumerate(sorted(each for each in folder.iterdir() if each.is_dir())):
+    for number, table in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
         if number % 2:
             shutil.rmtree(table / "_delta_log")
         else:
@@ -91,7 +91,7 @@ def _damaged(folder: Path) -> None:
 def _append_only(folder: Path) -> None:
     from deltalake import DeltaTable
 
-    for table in [each for each in folder.iterdir() if each.is_dir()]:
+    for table in [path for path in folder.iterdir() if path.is_dir()]:
         DeltaTable(str(table)).alter.set_table_properties({"delta.appendOnly": "true"})
 
 
@@ -145,9 +145,9 @@ def test_a_full_refresh_needs_inputs_and_ledger_only(
         code, _, err = dd(*words, *where)
         assert code == 0, (words, err)
     _holds(dd, where)
-    theirs = [path for path in warehouse.rglob("*") if path.name.startswith("_damaged-")]
+    other = [path for path in warehouse.rglob("*") if path.name.startswith("_damaged-")]
     if state in ("a-file", "files") or outputs in ("a-file", "files"):
-        assert any(path.is_file() and path.read_text() == "somebody's\n" for path in theirs)
+        assert any(path.is_file() and path.read_text() == "somebody's\n" for path in other)
     if outputs == "foreign":
         assert len(pl.read_delta(str(warehouse / "outputs" / "_damaged-journeys-1"))) == 1
 
@@ -163,12 +163,12 @@ def test_a_first_run_leaves_what_is_not_ours(fresh: Path, dd: Any) -> None:
     """Also without a refresh: a table of somebody else in the place of an output is renamed, never overwritten."""
     assert dd("ingest", "links", "data/links.csv")[0] == 0
     assert dd("ingest", "starts", "data/starts.csv")[0] == 0
-    theirs = pl.DataFrame({"stop": ["theirs"], "total": [1], "version": [0], "diff": [1]})
-    theirs.write_delta("warehouse/outputs/journeys")
+    other = pl.DataFrame({"stop": ["theirs"], "total": [1], "version": [0], "diff": [1]})
+    other.write_delta("warehouse/outputs/journeys")
     code, _, err = dd("run")
     assert code == 0, err
     assert any("renamed to _damaged-journeys-1" in line for line in err), err
-    assert pl.read_delta("warehouse/outputs/_damaged-journeys-1").equals(theirs)
+    assert pl.read_delta("warehouse/outputs/_damaged-journeys-1").equals(other)
     assert dd("verify")[0] == 0
 
 

@@ -94,7 +94,7 @@ def test_a_renamed_key_is_the_same_key_and_a_computed_one_is_not() -> None:
         counts = rows.group_by("a").agg(n=dd.count())
         renamed = counts.select(x="a", n="n").where(dd.col("n") > 1)
         computed = counts.select(x=dd.col("a") + 1, n="n")
-        return {name: each.group_by("x").agg(m=dd.sum("n")) for name, each in (("r", renamed), ("c", computed))}
+        return {name: item.group_by("x").agg(m=dd.sum("n")) for name, item in (("r", renamed), ("c", computed))}
 
     plan, routing = planned(program, rows={"a": "int64"})
     blocks = [block for block in plan.blocks if block.op == "agg" and not plan.operator(block).inner]
@@ -110,14 +110,14 @@ def test_horizons_lie_behind_their_position_and_ascend() -> None:
         dims = tuple(c for c in next(iter(drawn.frames.values())).columns if c in ("version", "day", "revision"))
         plan = build(drawn.program, schemas, dims or ("version",))
         routing = routing_of(plan)
-        places = sorted(
+        locations = sorted(
             block.position(rounds)
             for block in plan.blocks
             for rounds in {(current,) * block.depth for current in range(4)}
         )
-        horizons = [routing.horizon(place) for place in places]
-        for place, horizon in zip(places, horizons, strict=True):
-            assert horizon is None or horizon > place, f"seed {seed}"
+        horizons = [routing.horizon(location) for location in locations]
+        for location, horizon in zip(locations, horizons, strict=True):
+            assert horizon is None or horizon > location, f"seed {seed}"
         ends = [(1, ()) if horizon is None else (0, horizon) for horizon in horizons]
         assert ends == sorted(ends), f"seed {seed}"
 

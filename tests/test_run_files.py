@@ -55,7 +55,7 @@ def column(rng: random.Random, kind: Type, rows: int) -> pl.Series:
 
 def value_of(kind: Type, number: int) -> Any:
     if kind.element is not None:
-        return [str(number) if place % 2 else None for place in range(number % 4)]
+        return [str(number) if location % 2 else None for location in range(number % 4)]
     if kind.fields:
         return {
             "a": "x" * (number % 5),
@@ -144,7 +144,7 @@ def test_random_runs(number: int, tmp_path: Path, seed: int) -> None:
     assert (columns_of(stored.take(rows)) == columns_of(run.take(rows))).all()
     keys = Keys(probes, np.empty((0, len(probes)), np.int64))
     if layout.direct:
-        got, expected = (gather([each], keys, len(layout.stored), len(layout.times)) for each in (stored, run))
+        got, expected = (gather([item], keys, len(layout.stored), len(layout.times)) for item in (stored, run))
         assert all((getattr(got, name) == getattr(expected, name)).all() for name in ("offsets", "words", "times"))
     assert (columns_of(stored.decompress()) == columns_of(run)).all()
     span = tuple(sorted(int(code) for code in rng.choice(run.codes, 2)))
@@ -165,7 +165,7 @@ def test_random_runs(number: int, tmp_path: Path, seed: int) -> None:
     duckdb = pytest.importorskip("duckdb")
     names = ", ".join(f"count({name})" for name in through.columns)
     counted = duckdb.sql(f"SELECT {names}, sum(diff) FROM read_parquet('{tmp_path / file.path}')").fetchall()
-    assert counted[0] == (*(each.count() for each in through), sum(through["diff"].to_list()))
+    assert counted[0] == (*(item.count() for item in through), sum(through["diff"].to_list()))
 
 
 def test_spark_reads_every_kind_of_column(tmp_path: Path, spark: Any) -> None:
@@ -181,7 +181,7 @@ def test_spark_reads_every_kind_of_column(tmp_path: Path, spark: Any) -> None:
 
 def test_equal_runs_give_equal_files(tmp_path: Path) -> None:
     layout, run = drawn(5)
-    first, again = (arrangements.write_run(tmp_path / place, 1, 0, run, layout) for place in ("a", "b"))
+    first, again = (arrangements.write_run(tmp_path / location, 1, 0, run, layout) for location in ("a", "b"))
     assert first == again and (tmp_path / "a" / first.path).read_bytes() == (tmp_path / "b" / again.path).read_bytes()
 
 
@@ -208,7 +208,7 @@ def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path, seed: in
     run = arrange(np.arange(rows) * 3, words, [np.zeros(rows, np.int64)], np.ones(rows, np.int64))
     path = tmp_path / arrangements.write_run(tmp_path, 1, 0, run, layout).path
     content, wanted = path.read_bytes(), columns_of(run)[:, 20_000]
-    places, noticed = random.Random(seed), 0
+    locations, noticed = random.Random(seed), 0
 
     def look_up() -> np.ndarray:
         stored = FileBatch(path, layout)
@@ -216,9 +216,9 @@ def test_every_flipped_bit_of_a_block_in_use_is_noticed(tmp_path: Path, seed: in
         return columns_of(found)[:, int(lo[0])]
 
     assert (look_up() == wanted).all()
-    for place in [0, len(content) - 1, *places.sample(range(len(content)), 300)]:
+    for location in [0, len(content) - 1, *locations.sample(range(len(content)), 300)]:
         broken = bytearray(content)
-        broken[place] ^= 1 << places.randrange(8)
+        broken[location] ^= 1 << locations.randrange(8)
         path.write_bytes(broken)
         with pytest.raises(StorageError, match="is damaged") as caught:
             FileBatch(path, layout).decompress()

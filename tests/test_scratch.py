@@ -17,7 +17,7 @@ from ddcore.io.storage import scratch
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The temporary directory of this process and of those that it starts."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -38,31 +38,31 @@ def started(code: str) -> subprocess.Popen[str]:
     return process
 
 
-def left(place: Path) -> list[Path]:
-    return list(place.glob("dd-scratch-*"))
+def left(location: Path) -> list[Path]:
+    return list(location.glob("dd-scratch-*"))
 
 
-def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(place: Path) -> None:
+def test_the_folder_of_a_killed_process_is_removed_and_that_of_a_living_one_is_not(location: Path) -> None:
     with started("input()") as living:
         with started("input()") as killed:
             scratch.remove_left()
-            assert len(left(place)) == 2
+            assert len(left(location)) == 2
             killed.kill()
         scratch.remove_left()
-        (folder,) = left(place)
+        (folder,) = left(location)
         assert f"-{living.pid}-" in folder.name and (folder / "copy").read_text() == "x"
         living.communicate("\n")
-    assert left(place) == [], "it removed its own"
+    assert left(location) == [], "it removed its own"
 
 
-def test_a_process_that_needs_a_folder_removes_those_that_are_left(place: Path) -> None:
+def test_a_process_that_needs_a_folder_removes_those_that_are_left(location: Path) -> None:
     with started("import os; os._exit(0)"):
         pass
-    (before,) = left(place)
-    assert scratch.folder() != before and left(place) == [scratch.folder()]
+    (before,) = left(location)
+    assert scratch.folder() != before and left(location) == [scratch.folder()]
 
 
-def test_a_process_that_was_forked_has_its_own_and_leaves_that_of_its_parent(place: Path) -> None:
+def test_a_process_that_was_forked_has_its_own_and_leaves_that_of_its_parent(location: Path) -> None:
     code = (
         "import os, sys\n"
         "own = scratch.folder()\n"
@@ -72,30 +72,30 @@ def test_a_process_that_was_forked_has_its_own_and_leaves_that_of_its_parent(pla
     )
     with started(code) as process:
         assert process.communicate()[0] == "0 True\n"
-    assert left(place) == []
+    assert left(location) == []
 
 
 @pytest.mark.parametrize(("age", "stays"), [(60, True), (7200, False)])
-def test_a_folder_without_a_lock_may_be_a_new_one(age: float, stays: bool, place: Path) -> None:
-    folder = place / "dd-scratch-1-new"
+def test_a_folder_without_a_lock_may_be_a_new_one(age: float, stays: bool, location: Path) -> None:
+    folder = location / "dd-scratch-1-new"
     folder.mkdir()
     os.utime(folder, (time.time() - age,) * 2)
     scratch.remove_left()
     assert folder.exists() == stays
 
 
-def test_links_and_other_names_are_left_alone(place: Path) -> None:
-    target = place / "mine"
+def test_links_and_other_names_are_left_alone(location: Path) -> None:
+    target = location / "mine"
     target.mkdir()
     (target / ".lock").touch()
-    (place / "dd-scratch-1-link").symlink_to(target)
-    (place / "dd-scratch-2-file").write_text("no folder")
+    (location / "dd-scratch-1-link").symlink_to(target)
+    (location / "dd-scratch-2-file").write_text("no folder")
     scratch.remove_left()
-    assert sorted(path.name for path in place.iterdir()) == ["dd-scratch-1-link", "dd-scratch-2-file", "mine"]
+    assert sorted(path.name for path in location.iterdir()) == ["dd-scratch-1-link", "dd-scratch-2-file", "mine"]
     assert (target / ".lock").exists()
 
 
-def test_a_folder_that_was_just_made_is_never_removed(place: Path) -> None:
+def test_a_folder_that_was_just_made_is_never_removed(location: Path) -> None:
     """Each lock of a file that is open is one of its own, so that threads do here what processes do."""
     wrong: list[str] = []
     over = threading.Event()
@@ -106,7 +106,7 @@ def test_a_folder_that_was_just_made_is_never_removed(place: Path) -> None:
 
     def make() -> None:
         for _ in range(50):
-            path = scratch._folder.__wrapped__(os.getpid(), str(place))
+            path = scratch._folder.__wrapped__(os.getpid(), str(location))
             if not (path / ".lock").exists():
                 wrong.append(path.name)
 
@@ -119,4 +119,4 @@ def test_a_folder_that_was_just_made_is_never_removed(place: Path) -> None:
     over.set()
     for thread in cleaners:
         thread.join()
-    assert wrong == [] and len(left(place)) == 200
+    assert wrong == [] and len(left(location)) == 200

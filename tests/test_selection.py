@@ -86,7 +86,7 @@ def test_the_same_columns_are_the_same_collection() -> None:
     nodes: list[Any] = []
 
     def program(t: Any) -> Any:
-        nodes.extend(each._node for each in (t.select("*"), t.select(pl.all()), t.select("k", "v", "w", "f")))
+        nodes.extend(item._node for item in (t.select("*"), t.select(pl.all()), t.select("k", "v", "w", "f")))
         return {"out": t}
 
     dd.replay(program, t=ROWS)

@@ -128,7 +128,7 @@ def test_T19_accumulations_beyond_the_frontier_stay(data: st.DataObject) -> None
     since = list(lattice.frontier(data.draw(st.lists(time, max_size=3))))
     actual = lattice.advance(columns([at for _, at, _ in updates], dims), columns(since, dims)).T.tolist()
     grid = [tuple(map(int, at)) for at in np.ndindex(*[5] * dims)]
-    beyond = [at for at in grid if not since or any(lattice.le(each, at) for each in since)]
+    beyond = [at for at in grid if not since or any(lattice.le(item, at) for item in since)]
     for row in "xyz":
         for end in beyond:
             before = sum(diff for key, at, diff in updates if key == row and lattice.le(at, end))
@@ -138,7 +138,7 @@ def test_T19_accumulations_beyond_the_frontier_stay(data: st.DataObject) -> None
     for (_, at, _), representative in zip(updates, actual, strict=True):
         view = tuple(lattice.le(at, end) for end in beyond)
         assert views.setdefault(view, representative) == representative
-    assert len({tuple(each) for each in views.values()}) == len(views)
+    assert len({tuple(item) for item in views.values()}) == len(views)
 
 
 def test_T19_state_beyond_the_frontier_stays(fold: Fold) -> None:
@@ -148,7 +148,7 @@ def test_T19_state_beyond_the_frontier_stays(fold: Fold) -> None:
     same(actual, log("a,b,c:+1@(0,0) b,c:-1@(1,0) d:+1@(0,2) c:+1@(1,1)"))
 
 
-def test_T20_a_version_that_is_not_complete_is_refused(mine: Any, request: pytest.FixtureRequest) -> None:
+def test_T20_a_version_that_is_not_complete_is_refused(copied: Any, request: pytest.FixtureRequest) -> None:
     """With the version in question and the last complete one. test_compaction.py has the times that are too old."""
     command: Command = request.getfixturevalue("dd")
     code, lines, err = command("show", "journeys", "--at", "6")

@@ -87,8 +87,8 @@ def test_spark_submit_on_a_standalone_cluster(tmp_path: Path, fresh: Path) -> No
         assert process.returncode == 0, (tmp_path / "stderr").read_text()[-3000:]
         assert len(cluster.applications()) == 4
     told = [json.loads(line) for line in out.splitlines() if line.startswith("{")]  # beside notes: it passes them on
-    assert [each["command"] for each in told] == ["ingest", "ingest", "run", "ingest"]
-    assert {each["engine"] for each in told} == {"spark"}
+    assert [item["command"] for item in told] == ["ingest", "ingest", "run", "ingest"]
+    assert {item["engine"] for item in told} == {"spark"}
     assert (told[2]["last"], told[2]["parallelism"], told[3]["first"], told[3]["last"]) == (5, 2, 11, 15)
     assert journeys(home) == JOURNEYS
 
@@ -162,13 +162,13 @@ def test_the_job_of_databricks(fresh: Path, dd: Command, monkeypatch: pytest.Mon
 
 def local(arguments: list[Any], home: Path) -> list[str]:
     """Arguments with folders of this machine in place of those of a service."""
-    places = {
+    locations = {
         "s3://BUCKET/warehouse": home.parent / "trams" / "warehouse",
         "s3://BUCKET": home,
         "/opt/trams": home,
         "/Workspace/Shared/trams": home,
     }
     text = json.dumps(arguments)
-    for place, here in places.items():
-        text = text.replace(place, str(here))
+    for location, here in locations.items():
+        text = text.replace(location, str(here))
     return [str(argument) for argument in json.loads(text)]

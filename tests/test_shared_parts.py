@@ -87,7 +87,7 @@ CHAINS: dict[str, Callable[[int], pl.Expr]] = {
 def test_a_thousand_terms_are_what_polars_makes_of_them(name: str) -> None:
     expr = CHAINS[name](MANY)
     if name == "decimals":
-        assert compute(expr) == [None if each is None else each * MANY for each in FRAME["p"]]
+        assert compute(expr) == [None if item is None else item * MANY for item in FRAME["p"]]
     else:
         assert compute(expr) == FRAME.select(x=expr)["x"].to_list()
 

@@ -60,7 +60,7 @@ def test_tables_that_tasks_write_hold_what_the_output_holds(form: str, here: Her
     rng, (table, key) = random.Random(seed), FORMS[form]
     count = {"two partitions, counted": "n", "counted": "how_many"}.get(form, "")
     project = shared(project_of(make(tmp_path / "p", table, key)), rng, rng.choice([1, 1, 20]))
-    place = tmp_path / "p" / ("tables/xy" if "xy" in table else "warehouse/tables/rows")
+    location = tmp_path / "p" / ("tables/xy" if "xy" in table else "warehouse/tables/rows")
     serial, warm = iter(range(10**6)), Warm()
     rows: Counter[Row] = Counter()
     for version in range(4):
@@ -76,10 +76,10 @@ def test_tables_that_tasks_write_hold_what_the_output_holds(form: str, here: Her
         rows.update(changes)
         rows = +rows
         (published,) = step(project, version, changes, warm if rng.random() < 0.7 else None).published
-        assert held(place, count) == rows
-        log = DeltaTable(str(place))
+        assert held(location, count) == rows
+        log = DeltaTable(str(location))
         if not published.made:
-            check_feed(fed(place, log.version(), log.version(), count), before, rows, count)
+            check_feed(fed(location, log.version(), log.version(), count), before, rows, count)
             assert not key or published.plus + published.minus == sum(map(abs, changes.values()))
         assert {file for file in log.file_uris() if not Path(file).exists()} == set()
     assert here.works and len(differences(project)) == 0
@@ -90,9 +90,9 @@ def test_tables_that_tasks_write_hold_what_the_output_holds(form: str, here: Her
         ingest(project, "rows", [source], IngestSettings(restate="first"), engine="inline")
         before = Counter(rows)
         (published,) = replay.run(project, engine="inline").published
-        assert published.made == "" and held(place, count) == Counter(restated)
-        version = DeltaTable(str(place)).version()
-        check_feed(fed(place, version, version, count), before, Counter(restated), count)
+        assert published.made == "" and held(location, count) == Counter(restated)
+        version = DeltaTable(str(location)).version()
+        check_feed(fed(location, version, version, count), before, Counter(restated), count)
 
 
 def test_updates_of_a_key_in_several_ranges_are_pairs(here: Here, tmp_path: Path, seed: int) -> None:
@@ -107,8 +107,8 @@ def test_updates_of_a_key_in_several_ranges_are_pairs(here: Here, tmp_path: Path
     changes.subtract(rows)
     step(project, 1, changes)
     assert here.works[-1].ranges > 5
-    place = tmp_path / "p" / "warehouse" / "tables" / "rows"
-    kinds = Counter(kind for kind, _ in fed(place, 1, 1))
+    location = tmp_path / "p" / "warehouse" / "tables" / "rows"
+    kinds = Counter(kind for kind, _ in fed(location, 1, 1))
     assert kinds == {"update_preimage": 30, "update_postimage": 30}
 
 
@@ -125,12 +125,12 @@ def test_many_rows_behind_one_file_are_divided(here: Here, tmp_path: Path) -> No
     changes = Counter({row: n for row, n in changes.items() if n})
     (published,) = step(project, 1, changes).published
     assert published.made == "" and published.tasks > 5 and here.works[0].division.split
-    place = tmp_path / "p" / "warehouse" / "tables" / "rows"
+    location = tmp_path / "p" / "warehouse" / "tables" / "rows"
     left = Counter(first)
     left.update(changes)
-    assert held(place) == +left
-    check_feed(fed(place, 1, 1), Counter(first), +left, "")
-    sizes = pl.DataFrame(DeltaTable(str(place)).get_add_actions(flatten=True))["num_records"]
+    assert held(location) == +left
+    check_feed(fed(location, 1, 1), Counter(first), +left, "")
+    sizes = pl.DataFrame(DeltaTable(str(location)).get_add_actions(flatten=True))["num_records"]
     assert max(sizes) <= 60
 
 
@@ -138,16 +138,16 @@ def test_a_table_that_is_not_as_it_was_left_is_made_again_by_tasks(here: Here, t
     project = shared(project_of(make(tmp_path / "p")), random.Random(seed))
     rows: list[Row] = [(number, "Ayr", None, None, None) for number in range(20)]
     step(project, 0, Counter(rows))
-    place = tmp_path / "p" / "warehouse" / "tables" / "rows"
-    for file in place.glob("*.parquet"):
+    location = tmp_path / "p" / "warehouse" / "tables" / "rows"
+    for file in location.glob("*.parquet"):
         file.write_bytes(file.read_bytes()[:-9])
     (published,) = step(project, 1, Counter({rows[3]: -1})).published
     assert "damaged" in published.made and published.tasks > 0
-    assert held(place) == Counter([*rows[:3], *rows[4:]])
-    shutil.rmtree(place)
+    assert held(location) == Counter([*rows[:3], *rows[4:]])
+    shutil.rmtree(location)
     (published,) = replay.run(project, engine="inline").published
     assert published.made == "it is new" and published.tasks > 0
-    assert held(place) == Counter([*rows[:3], *rows[4:]])
+    assert held(location) == Counter([*rows[:3], *rows[4:]])
 
 
 def test_ranges_are_even_and_hold_all_rows(seed: int) -> None:
@@ -208,8 +208,8 @@ def test_spark_writes_what_this_process_writes(tmp_path: Path, spark: Any, monke
         changes: Counter[Row] = Counter({row: -1 for row in rows[::7]})
         changes.update((number, town, day, "7.25", None) for number, town, day, *_ in rows[::14])
         done += step(project, 1, changes).published
-        place = tmp_path / engine / "warehouse" / "tables" / "rows"
-        sides[engine] = held(place), Counter(fed(place, 1, 1)), [(one.plus, one.minus) for one in done]
+        location = tmp_path / engine / "warehouse" / "tables" / "rows"
+        sides[engine] = held(location), Counter(fed(location, 1, 1)), [(one.plus, one.minus) for one in done]
         assert [one.tasks > 2 for one in done] == [engine == "spark"] * 2
         assert len(differences(project)) == 0
     assert sides["spark"] == sides["inline"]

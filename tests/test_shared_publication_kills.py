@@ -114,9 +114,9 @@ def points_of(behind: Behind, folder: Path, master: str) -> list[str]:
     whole.check_after()
     reached = Counter[tuple[str, str]](tuple(line.split()) for line in log.read_text().splitlines())  # type: ignore[misc]
     most = Counter[str]()
-    for (_, place), times in reached.items():
-        most[place] = max(most[place], times)
-    return [f"{place}:{number}" for place, times in most.items() for number in range(1, times + 1)]
+    for (_, point), times in reached.items():
+        most[point] = max(most[point], times)
+    return [f"{point}:{number}" for point, times in most.items() for number in range(1, times + 1)]
 
 
 @pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
@@ -288,8 +288,8 @@ def test_a_standalone_cluster_writes_a_table_of_an_object_store(tmp_path: Path) 
                 else:
                     step_new(project, version, batch)
             check_published(project, is_current=True)
-            place = Warehouse(project.warehouse).published("rows")
-            table = DeltaTable(location(place), storage_options=options_of(place))
+            position = Warehouse(project.warehouse).published("rows")
+            table = DeltaTable(location(position), storage_options=options_of(position))
             feed = table.load_cdf(1, 1).read_all()
             kinds = Counter(zip(feed["_change_type"].to_pylist(), feed["id"].to_pylist(), strict=True))
             contents = sorted(map(repr, table.to_pyarrow_table().to_pylist()))

@@ -50,8 +50,8 @@ def check(folder: Path) -> dict[str, int]:
     counts = {}
     for name in project.outputs:
         ours = pl.read_delta(str(folder / "warehouse" / "tables" / name))
-        theirs = pl.DataFrame(con.table(name).to_arrow_table()).cast(ours.schema)
-        assert bag(ours.rows()) == bag(theirs.rows()), name
+        other = pl.DataFrame(con.table(name).to_arrow_table()).cast(ours.schema)
+        assert bag(ours.rows()) == bag(other.rows()), name
         counts[name] = len(ours)
     return counts
 

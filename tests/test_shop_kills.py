@@ -50,8 +50,8 @@ def hour(workshop: Workshop, bronze: ModuleType) -> Hour:
     folder, log = copied(workshop, base), workshop.folder / "shop.log"
     ended = workshop.command(folder, "sync", DDCORE_FAILPOINT_LOG=str(log))
     assert ended.code == 0, ended
-    places = [line.split()[1] for line in log.read_text().splitlines()]
-    points = tuple(f"{place}:{places[: number + 1].count(place)}" for number, place in enumerate(places))
+    locations = [line.split()[1] for line in log.read_text().splitlines()]
+    points = tuple(f"{point}:{locations[: number + 1].count(point)}" for number, point in enumerate(locations))
     return Hour(base, points, before, contents(workshop.project(folder)), published(folder))
 
 

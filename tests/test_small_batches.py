@@ -67,7 +67,7 @@ def test_batches_are_merged_beyond_a_frontier(seed: int, size: int, frontier: An
     together = [np.concatenate(pair) for pair in zip(*both, strict=True)]
     bound = None if frontier is None else np.array(frontier, dtype=np.int64).T.copy()
     assert updates_of(merge(a, b, bound)) == rows_of(together, frontier)
-    assert updates_of(union([each.columns() for each in (a, b, a)], WIDTH)) == rows_of(
+    assert updates_of(union([item.columns() for item in (a, b, a)], WIDTH)) == rows_of(
         [np.concatenate([x, y]) for x, y in zip(together, both[0], strict=True)], None
     )
     assert (updates_of(a), updates_of(b)) == before, "a batch that others may hold was changed"
@@ -87,13 +87,13 @@ def test_batches_that_no_integer_holds_are_merged_by_comparing_rows(seed: int, s
         return [wide[0][row], wide[1][row], *rest]
 
     three = [columns(size), columns(1 + size // 4), columns(1 + size // 50)]
-    batches = [arrange_all([Plain(each)], WIDTH) for each in three]
+    batches = [arrange_all([Plain(item)], WIDTH) for item in three]
     before = [updates_of(batch) for batch in batches]
     two, every = ([np.concatenate(parts) for parts in zip(*some, strict=True)] for some in (three[:2], three))
     bound = None if frontier is None else np.array(frontier, dtype=np.int64).T.copy()
     assert updates_of(merge(batches[0], batches[1], bound)) == rows_of(two, frontier)
     assert updates_of(merge(batches[1], batches[0], bound)) == rows_of(two, frontier)
-    assert updates_of(union([each.columns() for each in batches], WIDTH)) == rows_of(every, None)
+    assert updates_of(union([item.columns() for item in batches], WIDTH)) == rows_of(every, None)
     assert [updates_of(batch) for batch in batches] == before, "a batch that others may hold was changed"
 
 

@@ -107,8 +107,8 @@ def test_the_package_set_taken_back_from_its_snapshots(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {"package": "string", "dependency": "string"})
     for version in range(301):
         rows = at(log, version)
-        each = rows.select(pl.exclude("count").repeat_by("count").explode()) if len(rows) else rows
-        each.drop("count", strict=False).write_parquet(tmp_path / f"{version:04d}.parquet")
+        item = rows.select(pl.exclude("count").repeat_by("count").explode()) if len(rows) else rows
+        item.drop("count", strict=False).write_parquet(tmp_path / f"{version:04d}.parquet")
     report = desk.ingest(f"{tmp_path}/*.parquet", form="snapshot")
     assert report.versions == 301
     keys = ["package", "dependency", "version"]
@@ -161,13 +161,13 @@ def csv(folder: Path, name: str, *edges: str) -> str:
 
 def test_a_glob_that_grows_brings_only_the_new_snapshots(desk: Desk, tmp_path: Path) -> None:
     csv(tmp_path, "days/2026-11-01.csv", "1,2")
-    places = f"{tmp_path}/days/*.csv"
-    assert desk.ingest(places, form="snapshot").first == time_of(0)
+    locations = f"{tmp_path}/days/*.csv"
+    assert desk.ingest(locations, form="snapshot").first == time_of(0)
     csv(tmp_path, "days/2026-11-02.csv", "1,2", "2,3")
-    report = desk.ingest(places, form="snapshot")
+    report = desk.ingest(locations, form="snapshot")
     assert (report.first, report.rows, report.plus) == (time_of(1), 1, 1)
     assert report.notes == ("1 snapshot was taken in before and is left out",)
-    again = desk.ingest(places, form="snapshot")
+    again = desk.ingest(locations, form="snapshot")
     assert again.nothing_new and again.ingest == 2
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 1, 1)]
 
@@ -195,19 +195,19 @@ def test_snapshots_follow_each_other(desk: Desk, tmp_path: Path) -> None:
     """One that is new or has changed, before one that is known, has no place in the history."""
     csv(tmp_path, "days/1.csv", "1,2")
     csv(tmp_path, "days/3.csv", "1,3")
-    places = f"{tmp_path}/days/*.csv"
-    desk.ingest(places, form="snapshot")
+    locations = f"{tmp_path}/days/*.csv"
+    desk.ingest(locations, form="snapshot")
     csv(tmp_path, "days/2.csv", "1,4")
     before = desk.updates()
     with pytest.raises(DataError, match=r"2\.csv: is new, and comes before .*3\.csv, which ingest 1 took in"):
-        desk.ingest(places, form="snapshot")
+        desk.ingest(locations, form="snapshot")
     (tmp_path / "days/2.csv").unlink()
     csv(tmp_path, "days/1.csv", "9,9")
     with pytest.raises(DataError, match=r"1\.csv: has changed since it was taken in, and comes before") as error:
-        desk.ingest(places, form="snapshot")
+        desk.ingest(locations, form="snapshot")
     assert "--restate V" in error.value.hint
     assert desk.updates() == before
-    report = desk.ingest(places, form="snapshot", restate="first")
+    report = desk.ingest(locations, form="snapshot", restate="first")
     assert (report.replaces, report.first, report.last) == (time_of(0), time_of(0), time_of(1))
     assert desk.updates() == [(9, 9, 0, 1), (1, 3, 1, 1), (9, 9, 1, -1)]
 
@@ -369,17 +369,17 @@ def test_a_snapshot_that_is_replaced_after_it_was_read_is_new(
 def test_spark_gives_the_same_updates_and_errors(tmp_path: Path) -> None:
     table = tmp_path / "table"
     write_deltalake(table, pl.DataFrame({"src": [1, 5], "dst": [2, 6]}))
-    places = [csv(tmp_path, "1.csv", "1,2"), csv(tmp_path, "2.csv", "1,2", "3,4"), str(table)]
+    locations = [csv(tmp_path, "1.csv", "1,2"), csv(tmp_path, "2.csv", "1,2", "3,4"), str(table)]
     desks = []
     for engine in ("spark", "inline"):
         (tmp_path / engine).mkdir()
         desks.append(Desk(tmp_path / engine, engine=engine))
-        desks[-1].ingest(places[0], form="snapshot")
-        report = desks[-1].ingest(*places, form="snapshot")
+        desks[-1].ingest(locations[0], form="snapshot")
+        report = desks[-1].ingest(*locations, form="snapshot")
         assert (report.first, report.last, report.plus, report.minus) == (time_of(1), time_of(2), 2, 1)
         with pytest.raises(DataError, match=r"bad\.csv: column 'dst': 'x' is not a whole number \(row 3\)"):
             desks[-1].ingest(csv(tmp_path, "bad.csv", "1,2", "1,x"), form="snapshot")
-        assert desks[-1].ingest(*places, form="snapshot").nothing_new and desks[-1].stray_files() == []
+        assert desks[-1].ingest(*locations, form="snapshot").nothing_new and desks[-1].stray_files() == []
     assert desks[0].updates() == desks[1].updates() == [(1, 2, 0, 1), (3, 4, 1, 1), (3, 4, 2, -1), (5, 6, 2, 1)]
 
 

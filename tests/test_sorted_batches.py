@@ -103,6 +103,6 @@ def test_no_operator_and_no_trace_asks_for_the_class_of_a_batch() -> None:
         for file in sorted((top / room).rglob("*.py"))
         for node in ast.walk(ast.parse(file.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"isinstance", "type"}
-        if {each.id for part in node.args[1:] for each in ast.walk(part) if isinstance(each, ast.Name)} & CLASSES
+        if {path.id for part in node.args[1:] for path in ast.walk(part) if isinstance(path, ast.Name)} & CLASSES
     ]
     assert asked == []

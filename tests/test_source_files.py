@@ -37,7 +37,7 @@ WHAT = {
 
 @pytest.mark.parametrize("name", WHAT)
 def test_what_is_no_file_is_named(name: str, folder: Path) -> None:
-    ways: list[Any] = [find_sources, find_snapshots, lambda places: find_formats(places, "csv", {})]
+    ways: list[Any] = [find_sources, find_snapshots, lambda locations: find_formats(locations, "csv", {})]
     for find in ways:
         with pytest.raises(DdError) as caught:
             find([name])
@@ -51,13 +51,15 @@ def test_nor_is_it_waited_for_in_a_folder(name: str, folder: Path) -> None:
     inner.mkdir()
     (inner / "fine.csv").write_text("a,version,diff\n")
     os.rename(name, inner / name)
-    for place in ("in", "in/*.csv"):
+    for location in ("in", "in/*.csv"):
         with pytest.raises(DdError, match=WHAT[name]):
-            find_sources([place])
+            find_sources([location])
 
 
-@pytest.mark.parametrize("place", ["in", "in/a.csv", "in/*.csv"])
-def test_a_file_without_permission_is_not_missing(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("location", ["in", "in/a.csv", "in/*.csv"])
+def test_a_file_without_permission_is_not_missing(
+    location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tests may run as root, who may read everything."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
@@ -68,7 +70,7 @@ def test_a_file_without_permission_is_not_missing(place: str, tmp_path: Path, mo
 
     monkeypatch.setattr(os, "open", denied)
     with pytest.raises(DdError) as caught:
-        find_sources([place])
+        find_sources([location])
     assert caught.value.message == "in/a.csv: cannot be read: Permission denied"
     assert caught.value.hint == "make it readable for this user"
 

@@ -352,10 +352,10 @@ def test_twice_and_with_a_bad_row_it_is_what_the_table_held(
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("place", ["after-file", "after-table"])
+@pytest.mark.parametrize("point", ["after-file", "after-table"])
 @pytest.mark.parametrize(("name", "engine"), cells(lambda name, engine: engine == "spark" or name not in SAMPLE))
 def test_killed_while_it_is_taken_in_it_is_taken_in_once(
-    name: str, engine: str, place: str, tmp_path: Path, workshop: Workshop, *, seed: int
+    name: str, engine: str, point: str, tmp_path: Path, workshop: Workshop, *, seed: int
 ) -> None:
     """A real process, killed when its files are written, and when they are committed and not yet recorded."""
     kind, desk = KINDS[name], Desk(tmp_path, SCHEMA)
@@ -365,8 +365,8 @@ def test_killed_while_it_is_taken_in_it_is_taken_in_once(
     assert ended.code == 0, ended
     before = desk.updates()
     command = ["ingest", "edges", *kind.write(second), "--engine", engine]
-    ended = workshop.command(tmp_path, *command, DDCORE_FAILPOINT=place)
-    in_task = engine == "spark" and place == "after-file"  # Spark sees that its task died
+    ended = workshop.command(tmp_path, *command, DDCORE_FAILPOINT=point)
+    in_task = engine == "spark" and point == "after-file"  # Spark sees that its task died
     assert ended.code == -signal.SIGKILL or (in_task and ended.code == 1), (seed, ended)
     assert desk.updates() == before and len(desk.records()) == 1, "what is not recorded is not seen"
     ended = workshop.command(tmp_path, *command)

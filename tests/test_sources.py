@@ -62,9 +62,9 @@ def updates_of(source: Source, wanted: Rules) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-def updates_in(place: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> pl.DataFrame:
+def updates_in(location: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> pl.DataFrame:
     wanted = rules(columns, **said)
-    return pl.concat([updates_of(source, wanted) for source in find_sources([str(place)])])
+    return pl.concat([updates_of(source, wanted) for source in find_sources([str(location)])])
 
 
 def parquet(path: Path, **columns: Any) -> Path:
@@ -77,9 +77,9 @@ def csv(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def refused(place: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> DdError:
+def refused(location: Path | str, columns: Mapping[str, str] = EDGES, **said: Any) -> DdError:
     with pytest.raises(DdError) as caught:
-        updates_in(place, columns, **said)
+        updates_in(location, columns, **said)
     error = caught.value
     assert "\n" not in error.message and "\n" not in error.hint and error.hint
     return error
@@ -128,10 +128,10 @@ def test_a_place_that_is_not_there_is_said_with_its_neighbour(tmp_path: Path) ->
     assert "edges.parquet" in caught.value.hint
 
 
-@pytest.mark.parametrize("place", ["*.parquet", "."])
-def test_a_place_with_nothing_to_read_is_an_error(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("location", ["*.parquet", "."])
+def test_a_place_with_nothing_to_read_is_an_error(tmp_path: Path, location: str) -> None:
     with pytest.raises(DataError, match="no data file"):
-        find_sources([str(tmp_path / place)])
+        find_sources([str(tmp_path / location)])
 
 
 def test_an_unknown_format_and_an_object_store_are_usage_errors(tmp_path: Path) -> None:
@@ -507,7 +507,7 @@ def test_where_a_text_ends_is_part_of_a_digest() -> None:
     names = ["", "\0", "a", "aa", "aaaaaaaa", "aaaaaaaa\0", "aaaaaaaaa"]
     rows = [(one, other, 0, 1) for one in names for other in names]
     texts = pl.DataFrame(rows, schema=["s", "t", "version", "diff"], orient="row")
-    assert len({digest(texts[place : place + 1]) for place in range(len(rows))}) == len(rows)
+    assert len({digest(texts[location : location + 1]) for location in range(len(rows))}) == len(rows)
 
 
 def test_rows_that_repeat_are_found_by_their_hashes() -> None:
@@ -695,7 +695,7 @@ def test_a_column_of_a_type_no_input_can_have_is_named(tmp_path: Path, kind: pa.
     file = tmp_path / "x.feather.parquet"
     types = {"x": kind, "version": pa.int64(), "diff": pa.int64()}
     try:
-        pq.write_table(pa.table({name: pa.nulls(1, each) for name, each in types.items()}), file)
+        pq.write_table(pa.table({name: pa.nulls(1, item) for name, item in types.items()}), file)
     except pa.ArrowNotImplementedError:  # no file holds it; a Delta table or another format may
         assert isinstance(polars_type(kind), pl.Object)
         return
@@ -751,13 +751,20 @@ def test_files_of_a_delta_table_are_not_read_as_loose_files(tmp_path: Path) -> N
     parquet(tmp_path / "data" / "loose.parquet", **ROWS)
     file = next(table.glob("*.parquet"))
     (tmp_path / "link.parquet").symlink_to(file)
-    for place in ("data", "data/**", "data/deep", "data/deep/t/*.parquet", f"data/deep/t/{file.name}", "link.parquet"):
+    for location in (
+        "data",
+        "data/**",
+        "data/deep",
+        "data/deep/t/*.parquet",
+        f"data/deep/t/{file.name}",
+        "link.parquet",
+    ):
         with pytest.raises(DataError, match="a file of the Delta table") as caught:
-            find_sources([str(tmp_path / place)])
+            find_sources([str(tmp_path / location)])
         assert caught.value.hint == f"name the table, as a source of its own: {table}"
-    for place in ("data/deep/*", "data/deep/t", "data/loose.parquet"):
-        (source,) = find_sources([str(tmp_path / place)])
-        assert isinstance(source, ParquetFile if "loose" in place else DeltaTable)
+    for location in ("data/deep/*", "data/deep/t", "data/loose.parquet"):
+        (source,) = find_sources([str(tmp_path / location)])
+        assert isinstance(source, ParquetFile if "loose" in location else DeltaTable)
 
 
 @pytest.mark.parametrize(
@@ -768,9 +775,9 @@ def test_tables_of_other_kinds_are_refused(tmp_path: Path, kind: str, file: str)
     (tmp_path / "t" / file).write_text("{}")
     (tmp_path / "t" / "data").mkdir()
     parquet(tmp_path / "t" / "data" / "x.parquet", **ROWS)
-    for place in ("", "t", "t/data", "t/data/x.parquet", "*/data/*"):
+    for location in ("", "t", "t/data", "t/data/x.parquet", "*/data/*"):
         with pytest.raises(DataError, match=f"a file of the {kind} table"):
-            find_sources([str(tmp_path / place)])
+            find_sources([str(tmp_path / location)])
 
 
 def test_a_pattern_leaves_hidden_folders_out(tmp_path: Path) -> None:
@@ -791,27 +798,34 @@ def test_a_place_under_several_spellings_is_one_source(tmp_path: Path, monkeypat
     (tmp_path / "folder").symlink_to(tmp_path / "far" / "away")
     parquet(tmp_path / "far" / "b.parquet", **ROWS)
     monkeypatch.chdir(tmp_path / "sub")
-    places = [str(file), "../a b.parquet", "./../sub/../a b.parquet", "../link.parquet", file.as_uri(), "../a*.parquet"]
-    assert len(find_sources(places)) == 1
-    assert {Path(source.path).is_absolute() and ".." not in source.path for source in find_sources(places)} == {True}
+    locations = [
+        str(file),
+        "../a b.parquet",
+        "./../sub/../a b.parquet",
+        "../link.parquet",
+        file.as_uri(),
+        "../a*.parquet",
+    ]
+    assert len(find_sources(locations)) == 1
+    assert {Path(source.path).is_absolute() and ".." not in source.path for source in find_sources(locations)} == {True}
     (source,) = find_sources(["../folder/../b.parquet"])  # `..` of where the link leads, as the system has it
     assert source.path == str(tmp_path / "far" / "b.parquet")
 
 
 @pytest.mark.parametrize(
-    ("place", "says"),
+    ("location", "says"),
     [("a\0b.parquet", "no NUL"), ("~nosuchuser/x.parquet", "no such user"), ("", "name is empty"),
      ("x" * 300 + ".parquet", "File name too long")],
 )  # fmt: skip
-def test_a_place_that_cannot_be_is_one_line(place: str, says: str) -> None:
+def test_a_place_that_cannot_be_is_one_line(location: str, says: str) -> None:
     with pytest.raises(DdError, match=says) as caught:
-        find_sources([place])
+        find_sources([location])
     assert caught.value.hint and "\n" not in caught.value.message
 
 
 def test_a_name_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     file = parquet(tmp_path / "a.parquet", **ROWS)
     os.rename(file, os.fsencode(tmp_path) + b"/\xff.parquet")
-    for place in (tmp_path, tmp_path / "*.parquet"):
+    for location in (tmp_path, tmp_path / "*.parquet"):
         with pytest.raises(DataError, match="the name is not UTF-8"):
-            find_sources([str(place)])
+            find_sources([str(location)])

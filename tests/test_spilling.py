@@ -378,7 +378,7 @@ def test_from_version_and_a_window_that_is_cut(calls: Project) -> None:
     limited_project = replace(limited_project, tuning=Tuning(value_bytes=2**20))
     report = replay.run(limited_project, first=time_of(10), last=time_of(14), engine="inline")
     assert [(first, last) for _, first, last in report.windows] == [
-        (time_of(each), time_of(each)) for each in range(10, 15)
+        (time_of(number), time_of(number)) for number in range(10, 15)
     ]
 
 

@@ -31,10 +31,10 @@ def differences(query: str, logs: dict[str, pl.DataFrame], other: str = "") -> s
     log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
     for version in range(3):
         with database(logs, version) as connection:
-            theirs = bag(connection.execute(other or query).fetchall())
-        mine = bag(accumulated(log, version).rows())
-        if mine != theirs:
-            return f"version {version}: only here {list(mine - theirs)[:3]}, only in DuckDB {list(theirs - mine)[:3]}"
+            others = bag(connection.execute(other or query).fetchall())
+        own = bag(accumulated(log, version).rows())
+        if own != others:
+            return f"version {version}: only here {list(own - others)[:3]}, only in DuckDB {list(others - own)[:3]}"
     return ""
 
 
@@ -592,7 +592,7 @@ def test_a_recursive_view_is_its_query_with_recursive() -> None:
     one = program(f"CREATE RECURSIVE VIEW v (id, who) AS {query}")
     other = program(f"CREATE VIEW v AS WITH RECURSIVE v (id, who) AS ({query}) SELECT id, who FROM v")
     undeclared = program(f"CREATE VIEW v AS {query}")
-    logs = [ddcore.replay(each, orders=ORDERS)["v"] for each in (one, other, undeclared)]
+    logs = [ddcore.replay(item, orders=ORDERS)["v"] for item in (one, other, undeclared)]
     assert len(logs[0]) > len(ORDERS) and all(logs[0].equals(log) for log in logs)
 
 

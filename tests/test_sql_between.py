@@ -78,8 +78,8 @@ def test_ranges_equal_duckdb_at_every_version(query: str) -> None:
         log = ddcore.replay(views, ("version",), **logs)["result"]
         for version in range(4):
             with database(logs, version) as connection:
-                theirs = bag(connection.execute(query).fetchall())
-            assert bag(accumulated(log, version).rows()) == theirs, f"seed {seed}, version {version}"
+                other = bag(connection.execute(query).fetchall())
+            assert bag(accumulated(log, version).rows()) == other, f"seed {seed}, version {version}"
 
 
 @pytest.mark.parametrize("query", list(USED)[::4])
@@ -137,8 +137,8 @@ def test_random_ranges_equal_duckdb_at_every_version(block: int) -> None:
         log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
         for version in range(3):
             with database(logs, version) as connection:
-                theirs = bag(connection.execute(query).fetchall())
-            assert bag(accumulated(log, version).rows()) == theirs, f"seed {seed}, version {version}: {query}"
+                other = bag(connection.execute(query).fetchall())
+            assert bag(accumulated(log, version).rows()) == other, f"seed {seed}, version {version}: {query}"
 
 
 def test_several_rows_in_place_of_an_end_are_an_error() -> None:

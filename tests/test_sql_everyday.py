@@ -317,8 +317,8 @@ PEERS = {  # what DuckDB has not, and PostgreSQL has
 
 def texts_of(dialect: str) -> dict[str, str]:
     """The views of a dialect by name."""
-    place = DIALECTS.index(dialect)
-    texts = {name: text if isinstance(text, str) else text[place] for name, text in VIEWS.items()}
+    location = DIALECTS.index(dialect)
+    texts = {name: text if isinstance(text, str) else text[location] for name, text in VIEWS.items()}
     return {name: text.replace("double precision", "double") for name, text in texts.items()}
 
 
@@ -395,7 +395,7 @@ def test_words_of_streaming_engines_are_read_or_left_out_with_a_note() -> None:
         "hops": [(moment(10), 1), (moment(11), 2), (moment(12), 1)],
     }
     notes = [note.partition(": ")[::2] for note in made.notes]  # type: ignore[attr-defined]
-    left_out = [(place, text.partition(" is left out")[0]) for place, text in notes if "NOT NULL" not in text]
+    left_out = [(location, text.partition(" is left out")[0]) for location, text in notes if "NOT NULL" not in text]
     assert [what for _, what in left_out] == [
         "LATENESS", "WITH (...)", "LATENESS", "LATENESS", "WITH (...)", "DECLARE", "WITH (...)"
     ]  # fmt: skip

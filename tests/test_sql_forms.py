@@ -141,7 +141,7 @@ def test_aggregates_of_duckdb(seed: int, by: str | None) -> None:
     def query(aggregate: str) -> str:
         return f"SELECT {by} AS k, {aggregate} AS v FROM t GROUP BY {by}" if by else f"SELECT {aggregate} AS v FROM t"
 
-    check(seed, "duckdb", *((query(each), query(each)) for each in AGGREGATES))
+    check(seed, "duckdb", *((query(item), query(item)) for item in AGGREGATES))
 
 
 def test_aggregates_of_spark(seed: int) -> None:
@@ -282,15 +282,15 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("place", "dialect"), [(1, "postgres"), (2, "duckdb"), (3, "spark")])
-def test_rows_are_compared_as_the_dialect_does(place: int, dialect: str) -> None:
-    asked = [row for row in ROWS if row[place]]
+@pytest.mark.parametrize(("location", "dialect"), [(1, "postgres"), (2, "duckdb"), (3, "spark")])
+def test_rows_are_compared_as_the_dialect_does(location: int, dialect: str) -> None:
+    asked = [row for row in ROWS if row[location]]
     columns = ", ".join(f"{row[0]} AS c{number}" for number, row in enumerate(asked))
     t = pl.DataFrame({"x": [1, 2, 2, None], "id": [1, 2, 3, 4], "version": 0, "diff": 1})
     log = dd.replay(program(f"CREATE VIEW r AS SELECT id, {columns} FROM t", dialect=dialect), t=t)["r"].sort("id")
     letters = {True: "t", False: "f", None: "-"}
     for number, row in enumerate(asked):
-        assert "".join(letters[value] for value in log[f"c{number}"]) == row[place], row[0]
+        assert "".join(letters[value] for value in log[f"c{number}"]) == row[location], row[0]
 
 
 def test_rows_of_two_tables_are_compared(seed: int) -> None:
@@ -320,8 +320,8 @@ def test_tables_and_views_are_declared_as_databricks_does() -> None:
     views = program(text, dialect="databricks")
     assert bag(dd.replay(views, t=t)["v"].rows()) == bag([(1, 1, 0, 1), (None, 2, 0, 1)])
     left_out = "is left out: rows of t are taken as they come, and data tests check them"
-    places = [("2:25", "NOT NULL"), ("2:74", "DEFAULT 1"), ("2:90", "PRIMARY KEY (id)")]
-    notes = [f"program.sql:{place}: {what} {left_out}" for place, what in places]
+    locations = [("2:25", "NOT NULL"), ("2:74", "DEFAULT 1"), ("2:90", "PRIMARY KEY (id)")]
+    notes = [f"program.sql:{location}: {what} {left_out}" for location, what in locations]
     assert views.notes == notes  # type: ignore[attr-defined]
 
 
@@ -350,8 +350,8 @@ def test_windows_of_spark_in_select() -> None:
 
     def rows(query: str) -> list[tuple[Any, ...]]:
         log = dd.replay(program(f"CREATE VIEW r AS {query}", dialect="spark"), t=t)["r"]
-        minutes = [[each - start if isinstance(each, datetime) else each for each in row[:-2]] for row in log.rows()]
-        return sorted(tuple(each // timedelta(minutes=1) for each in row) for row in minutes)
+        minutes = [[item - start if isinstance(item, datetime) else item for item in row[:-2]] for row in log.rows()]
+        return sorted(tuple(item // timedelta(minutes=1) for item in row) for row in minutes)
 
     call = "window(ts, '10 minutes', '5 minutes')"
     windows = [(-5, 5), (0, 10), (10, 20), (15, 25)]

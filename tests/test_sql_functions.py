@@ -190,7 +190,7 @@ def test_the_page_of_functions_is_that_of_the_comparisons() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_the_page_calls_missing_is_refused(engine: str) -> None:
-    names = {name for each in MISSING for name in each.split()}
+    names = {name for item in MISSING for name in item.split()}
     assert not names & (NAMED[engine].keys() | called(engine))
     for name in ("random", "levenshtein", "jsonb_set", "hashtext", "unistr"):
         with pytest.raises(ProgramError, match=r"program.sql:1:2\d: ") as caught:

@@ -125,8 +125,8 @@ def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
         log = ddcore.replay(program(f"CREATE VIEW result AS {query}"), ("version",), **logs)["result"]
         for version in range(3):
             with database(logs, version) as connection:
-                theirs = bag(connection.execute(f"SELECT a, b, {MAYBE.format(on=on)} AS t FROM r").fetchall())
-            assert bag(accumulated(log, version).rows()) == theirs, (seed, version)
+                other = bag(connection.execute(f"SELECT a, b, {MAYBE.format(on=on)} AS t FROM r").fetchall())
+            assert bag(accumulated(log, version).rows()) == other, (seed, version)
 
 
 LISTS = {

@@ -341,7 +341,7 @@ def broken(rng: random.Random, statements: Sequence[str] = STATEMENTS) -> Broken
             (f"{inserted} before {word}", f"{inserted} {word}"),
         ]
     )
-    parts = [f"{each};" for each in statements]
+    parts = [f"{item};" for item in statements]
     parts[number] = statement[:start] + new + statement[end:]
     first = 1 + sum(part.count("\n") + 2 for part in parts[:number])
     last = first + parts[number].count("\n")
@@ -368,9 +368,9 @@ def require_places(seeds: range, statements: Sequence[str] = STATEMENTS) -> int:
             views = program(case.text)
         except ProgramError as error:
             refused += 1
-            place = re.match(r"program\.sql:(\d+):(\d+): \S", error.message)
-            assert place, f"seed {seed}: {case.change}: {error.message}"
-            assert case.first <= int(place.group(1)) <= case.last, f"seed {seed}: {case.change}: {error.message}"
+            location = re.match(r"program\.sql:(\d+):(\d+): \S", error.message)
+            assert location, f"seed {seed}: {case.change}: {error.message}"
+            assert case.first <= int(location.group(1)) <= case.last, f"seed {seed}: {case.change}: {error.message}"
             assert not THEIRS.search(f"{error.message} {error.hint}"), f"seed {seed}: {case.change}: {error.message}"
             assert error.hint and "\n" not in error.message + error.hint, f"seed {seed}: {case.change}: {error.message}"
         else:
@@ -390,7 +390,7 @@ def require_planned(views: Any, what: str) -> None:
 
 
 def test_the_program_that_is_broken_is_whole() -> None:
-    assert callable(program("\n\n".join(f"{each};" for each in STATEMENTS)))
+    assert callable(program("\n\n".join(f"{statement};" for statement in STATEMENTS)))
 
 
 def test_an_error_of_a_broken_program_names_a_line_of_its_statement() -> None:

@@ -33,11 +33,11 @@ def require_equal(chosen: Iterable[int]) -> None:
         log = ddcore.replay(program(query.view), ("version",), **logs)["result"]
         for version in range(3):
             with database(logs, version) as connection:
-                theirs = bag(connection.execute(query.theirs).fetchall())
-            mine = bag(accumulated(log, version).rows())
-            assert mine == theirs, (
-                f"seed {seed}, version {version}: only here {list(mine - theirs)[:3]}, only in DuckDB"
-                f" {list(theirs - mine)[:3]}: {query.view}"
+                other = bag(connection.execute(query.theirs).fetchall())
+            own = bag(accumulated(log, version).rows())
+            assert own == other, (
+                f"seed {seed}, version {version}: only here {list(own - other)[:3]}, only in DuckDB"
+                f" {list(other - own)[:3]}: {query.view}"
             )
 
 
@@ -270,5 +270,5 @@ def test_the_place_of_a_subquery_is_no_part_of_the_program() -> None:
 
     text = "CREATE VIEW v AS SELECT a, (SELECT c FROM t WHERE t.a = one.a) AS x FROM one"
     schemas = {"one": {"a": "int64"}, "t": {"a": "int64", "c": "int64"}}
-    one, other = (build(program(each), schemas).fingerprint for each in (text, f"-- what it means\n{text}"))
+    one, other = (build(program(item), schemas).fingerprint for item in (text, f"-- what it means\n{text}"))
     assert one == other

@@ -58,8 +58,8 @@ def test_all_forms_of_a_window_mean_the_same(kind: str) -> None:
     first, *others = [program(f"CREATE VIEW o AS {query}") for query in SAME[kind]]
     expected = by_reference(first, t=T)
     assert len(expected["o"]) > 5
-    for each in (first, *others):
-        assert whole(each, t=T) == expected
+    for other in (first, *others):
+        assert whole(other, t=T) == expected
 
 
 def test_windows_of_whole_numbers_of_a_view_and_in_a_subquery() -> None:

@@ -91,9 +91,9 @@ def check(text: str, steps: int = 0) -> Found:
 
 def test_records_of_a_database() -> None:
     read = list(records(SUITE))
-    assert [each.line for each in read] == [6, 9, 22, 32, 37, 40, 48, 51, 60]
-    assert [each.fails for each in read if isinstance(each, Statement)] == [False, False, False, True]
-    queries = [each for each in read if isinstance(each, Query)]
+    assert [item.line for item in read] == [6, 9, 22, 32, 37, 40, 48, 51, 60]
+    assert [item.fails for item in read if isinstance(item, Statement)] == [False, False, False, True]
+    queries = [item for item in read if isinstance(item, Query)]
     assert queries[0] == Query(22, "SELECT a, b, c\nFROM t ORDER BY a", "ITR", "nosort", ("1", "x", "0.500"))
     assert [(query.order, query.result) for query in queries[1:3]] == [
         ("valuesort", ("1",)), ("rowsort", ("(empty)", "NULL", "x", "0.500")),

@@ -169,7 +169,7 @@ def test_one_that_is_always_cut_off_is_one_line_of_a_command(
     ],
 )  # fmt: skip
 def test_settings_that_no_store_can_have_are_named(  # noqa: PLR0917
-    name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, mine: Path, dd: Command
+    name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, copied: Path, dd: Command
 ) -> None:
     settle(monkeypatch, "http://127.0.0.1:9", **{name: value})
     for ask in (lambda: objects.head(PLACE), lambda: open_tables.open_table(PLACE), objects.options):

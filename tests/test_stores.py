@@ -100,10 +100,10 @@ def test_urls_that_name_no_warehouse(url: str, says: str) -> None:
 
 
 def test_an_address_has_the_arithmetic_of_a_path() -> None:
-    place = address_of("s3a://bucket/a/b/", "test") / "inputs/edges"
-    assert str(place) == "s3://bucket/a/b/inputs/edges"
-    assert (place.name, place.parent.name, str(place.with_name("x.json").stem)) == ("edges", "inputs", "x")
-    assert str(place.relative_to(address_of("s3://bucket/a", "test"))) == "b/inputs/edges"
+    point = address_of("s3a://bucket/a/b/", "test") / "inputs/edges"
+    assert str(point) == "s3://bucket/a/b/inputs/edges"
+    assert (point.name, point.parent.name, str(point.with_name("x.json").stem)) == ("edges", "inputs", "x")
+    assert str(point.relative_to(address_of("s3://bucket/a", "test"))) == "b/inputs/edges"
     assert str(address_of("s3://bucket", "test") / "ledger") == "s3://bucket/ledger"
 
 
@@ -145,7 +145,7 @@ def test_ranges_of_an_object(root: Address) -> None:
 def test_a_store_that_overwrites_when_it_must_not_holds_no_warehouse(
     root: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "create", lambda place, content: True)
+    monkeypatch.setattr(objects, "create", lambda point, content: True)
     with pytest.raises(StorageError, match="overwrites an object when it must not"):
         Warehouse(root).create()
 
@@ -309,7 +309,7 @@ def test_a_lock_whose_objects_were_deleted_gets_a_greater_token(root: Address, m
     with writing(root) as ledger:
         ledger.append(committed(ledger, 1))
     before = expired(root, monkeypatch)
-    objects.delete([place for place, *_ in objects.entries(root / ".lock")])
+    objects.delete([point for point, *_ in objects.entries(root / ".lock")])
     for version in (2, 3):
         with writing(root) as ledger:
             ledger.append(committed(ledger, version))
@@ -388,12 +388,12 @@ def test_a_record_whose_answer_was_lost_is_there_once(root: Address, monkeypatch
 
 
 def log_of_table(table: Address) -> list[Address]:
-    return sorted((place for place, *_ in objects.entries(table / "_delta_log")), key=str)
+    return sorted((point for point, *_ in objects.entries(table / "_delta_log")), key=str)
 
 
 def ruin(table: Address) -> None:
-    for place in log_of_table(table):
-        objects.put(place, b"garbage")
+    for point in log_of_table(table):
+        objects.put(point, b"garbage")
 
 
 DAMAGES: dict[str, Callable[[Address], None]] = {
@@ -428,15 +428,15 @@ def test_a_damaged_table_is_refused_and_made_again(name: str, damage: str, shop:
     """Nothing of the old log is deleted or written over; other readers of Delta tables read the new one as well."""
     folder = shop.copy(shop.base("folded"))
     warehouse = shop.warehouse(folder)
-    table = max(place for each, place in warehouse.tables() if each.startswith(name))
+    table = max(location for item, location in warehouse.tables() if item.startswith(name))
     assert isinstance(table, Address)
     DAMAGES[damage](table)
-    before = {place: objects.read(place) for place in log_of_table(table)}
+    before = {location: objects.read(location) for location in log_of_table(table)}
     refused = shop.command(folder, "run")
     assert refused.code == 1 and any(str(table) in line for line in refused.err), refused
     assert any("--full-refresh" in line for line in refused.err), refused
     assert shop.command(folder, "run", "--full-refresh").code == 0
-    assert all(objects.read(place) == content for place, content in before.items())
+    assert all(objects.read(location) == content for location, content in before.items())
     assert summed(contents(shop.project(folder))) == summed(shop.scenario("later run").after)
     assert shop.command(folder, "ingest", "roads", str(folder / "most.csv")).code == 0
     assert shop.command(folder, "run").code == 0
@@ -452,10 +452,10 @@ def test_spark_reads_a_table_whose_log_began_anew(root: Address, tmp_path: Path,
     damaged.set_aside(writer, log.folder)
     log.create(replace=True)
     log.append(pl.DataFrame({"n": [2], "version": [2], "diff": [1]}), 2, base=None)
-    for place, *_ in objects.entries(root / "state" / "ab12"):
-        file = tmp_path / place.relative_to(root)
+    for location, *_ in objects.entries(root / "state" / "ab12"):
+        file = tmp_path / location.relative_to(root)
         file.parent.mkdir(parents=True, exist_ok=True)
-        objects.fetch(place, file)
+        objects.fetch(location, file)
     rows = spark.read.format("delta").load(str(tmp_path / "state" / "ab12")).collect()
     assert [tuple(row) for row in rows] == [(2, 2, 1)]
 
@@ -468,10 +468,10 @@ def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytes
     ruin(table)
     create = objects.create
 
-    def overtaken(place: Address, content: bytes) -> bool:
+    def overtaken(point: Address, content: bytes) -> bool:
         monkeypatch.setattr(objects, "create", create)
         damaged.set_aside(Writer(), table)
-        return create(place, content)
+        return create(point, content)
 
     monkeypatch.setattr(objects, "create", overtaken)
     with pytest.raises(StorageError, match="another process did at the same time"):
@@ -488,15 +488,15 @@ def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):
         name, action = rng.choice(SAMPLED), rng.choice(list(CODES))
-        place, n = rng.choice(shop.scenario(name).points)
-        print(f"{name}: {place}:{n}={action}")
-        shop.disturb(name, place, n, action)
+        point, n = rng.choice(shop.scenario(name).points)
+        print(f"{name}: {point}:{n}={action}")
+        shop.disturb(name, point, n, action)
 
 
 @pytest.mark.sample(1, of="commands")
 def test_a_first_publication_that_was_stopped_before_its_commit(shop: StoreShop) -> None:
     """Its files, which only the store names so, are no reason to refuse the folder."""
-    last = max(n for place, n in shop.scenario("first run").points if place == "after-file")
+    last = max(n for point, n in shop.scenario("first run").points if point == "after-file")
     shop.disturb("first run", "after-file", last, "int")
 
 
@@ -511,25 +511,25 @@ def test_places_of_a_command(name: str, shop: StoreShop, seed: int) -> None:
     suffice; ``after-write`` has changed nothing in the store.
     """
     rng, points = random.Random(seed), []
-    for place, reached in shop.scenario(name).places.items():
-        times = 1 if place == "after-write" else reached
-        points += [(place, n) for n in sorted({1, times, rng.randint(1, times)})]
-    for place, n in points:
-        print(f"{name}: {place}:{n}")
-        shop.disturb(name, place, n, "kill")
+    for point, reached in shop.scenario(name).places.items():
+        times = 1 if point == "after-write" else reached
+        points += [(point, n) for n in sorted({1, times, rng.randint(1, times)})]
+    for point, n in points:
+        print(f"{name}: {point}:{n}")
+        shop.disturb(name, point, n, "kill")
     other = rng.choice([action for action in CODES if action != "kill"])
     print(f"{name}: {other}")
     shop.disturb(name, *rng.choice(points), other)
 
 
-def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> None:
+def overtake(shop: StoreShop, others: Forks, name: str, point: str, n: int) -> None:
     """Stop a command at a place until its lock has expired, run it in another process, and let the first one go on."""
-    scenario, where = shop.scenario(name), f"{name}: {place}:{n}"
+    scenario, where = shop.scenario(name), f"{name}: {point}:{n}"
     folder = shop.copy(scenario.base)
     project, arguments = shop.project(folder), shop.placed(folder, scenario.arguments)
     new = ["--new-warehouse"] if "ingest" in arguments and "--undo" not in arguments else []
     environment = {**shop.environment(folder), lease.SECONDS: "2"}
-    halted = {**environment, "DDCORE_FAILPOINT": f"{place}:{n}=halt"}
+    halted = {**environment, "DDCORE_FAILPOINT": f"{point}:{n}=halt"}
     pid = others.start(*arguments, *new, "--project", folder, **halted)
     wait_until_stopped(pid, where)
     time.sleep(3.2)
@@ -542,7 +542,7 @@ def overtake(shop: StoreShop, others: Forks, name: str, place: str, n: int) -> N
     os.kill(pid, signal.SIGCONT)
     loser = others.wait(600)
     assert loser is not None, where
-    assert loser.code == 75 or (place, n) in scenario.later or known or place in LAST, (where, loser)
+    assert loser.code == 75 or (point, n) in scenario.later or known or point in LAST, (where, loser)
     assert not any("Traceback" in line for line in loser.err), (where, loser)
     assert_same(contents(project), scenario.after, where)
     assert shop.command(folder, "doctor", "--deep").code == 0, where
@@ -576,9 +576,9 @@ def test_a_run_whose_lock_expired_loses(shop: StoreShop, others: Forks) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("name", "place", "n"), OVERTAKEN)
-def test_a_command_whose_lock_expired_loses(name: str, place: str, n: int, shop: StoreShop, others: Forks) -> None:
-    overtake(shop, others, name, place, n)
+@pytest.mark.parametrize(("name", "point", "n"), OVERTAKEN)
+def test_a_command_whose_lock_expired_loses(name: str, point: str, n: int, shop: StoreShop, others: Forks) -> None:
+    overtake(shop, others, name, point, n)
 
 
 @pytest.mark.long
@@ -586,9 +586,9 @@ def test_places_at_which_a_lock_expires(shop: StoreShop, others: Forks, seed: in
     rng = random.Random(seed)
     for _ in range(12):
         name = rng.choice(COMMANDS[:8])
-        place, n = rng.choice(shop.scenario(name).points)
-        print(f"{name}: {place}:{n}")
-        overtake(shop, others, name, place, n)
+        point, n = rng.choice(shop.scenario(name).points)
+        print(f"{name}: {point}:{n}")
+        overtake(shop, others, name, point, n)
 
 
 @pytest.mark.sample(1, of="commands")
@@ -656,7 +656,7 @@ WRONG = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: StoreShop) -> None:
     folder = shop.copy(shop.base("folded"))
-    before = sorted(place for place, *_ in objects.entries(shop.root(folder)))
+    before = sorted(location for location, *_ in objects.entries(shop.root(folder)))
     environment, says = WRONG[wrong]
     environment = {**shop.environment(folder), **environment}
     commands = (
@@ -676,7 +676,7 @@ def test_wrong_credentials_and_places_are_one_clear_line(wrong: str, shop: Store
             ended,
         )
         assert time.monotonic() - start < 150, "it does not try for minutes"
-    assert before == sorted(place for place, *_ in objects.entries(shop.root(folder)))
+    assert before == sorted(location for location, *_ in objects.entries(shop.root(folder)))
 
 
 @pytest.mark.long

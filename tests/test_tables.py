@@ -320,8 +320,8 @@ def test_a_missing_table_is_a_storage_error(tmp_path: Path) -> None:
     assert "full-refresh" not in caught.value.hint, "inputs cannot be made again"
 
 
-@pytest.mark.parametrize("place", ["after-file", "after-table"])
-def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-file", "after-table"])
+def test_a_kill_between_any_two_steps_is_mended_by_doing_it_again(folder: Path, point: str) -> None:
     one = commits.commit(Writer(), folder, [write(folder, 1)], 1, base=None)
     step = """
 import json, sys
@@ -334,7 +334,7 @@ folder = Path(sys.argv[1])
 file = new_files.write_file(folder, "f", pa.table({"n": pa.array([2])}), bounded=["n"])
 commits.commit(Writer(), folder, [file], 2, base=TableState(*json.loads(sys.argv[2])))
 """
-    environment = {**os.environ, "DDCORE_FAILPOINT": place}
+    environment = {**os.environ, "DDCORE_FAILPOINT": point}
     done = subprocess.run(
         [sys.executable, "-c", step, str(folder), json.dumps(astuple(one))], env=environment, check=False
     )

@@ -105,10 +105,10 @@ def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, 
         nonlocal kills
         code = None
         while code != 0:
-            place = disturbance(rng)
-            code = command(*words, "--project", str(project.root), "-q", failpoint=place)
-            print(*words[:1], place, code)
-            assert code in (0, KILLED, *([1] if str(place).endswith("=full") else [])), (words, place)
+            point = disturbance(rng)
+            code = command(*words, "--project", str(project.root), "-q", failpoint=point)
+            print(*words[:1], point, code)
+            assert code in (0, KILLED, *([1] if str(point).endswith("=full") else [])), (words, point)
             for tailer in tailers.values():
                 tailer.read()
             kills += code != 0
@@ -130,8 +130,8 @@ def test_T23_tailers_see_each_difference_once_while_runs_are_killed(cycle: int, 
 def disturbance(rng: random.Random) -> str | None:
     """A place to be killed at, or to find the disk full from; or none."""
     several = rng.random() < 0.7
-    place = f"{rng.choice(SEVERAL)}:{rng.randint(1, 10)}" if several else rng.choice(ONCE)
-    return None if rng.random() < 0.2 else f"{place}={rng.choice(['kill', 'kill', 'full'])}"
+    point = f"{rng.choice(SEVERAL)}:{rng.randint(1, 10)}" if several else rng.choice(ONCE)
+    return None if rng.random() < 0.2 else f"{point}={rng.choice(['kill', 'kill', 'full'])}"
 
 
 def maintain(project: Project, rng: random.Random) -> None:
@@ -214,8 +214,8 @@ def test_readers_see_whole_runs_only_while_a_writer_is_killed(versions: int, tmp
     logs, kills, code = dd.replay(program, edges=edges), 0, KILLED
     readers = Readers(project.root, logs, 2)
     while code == KILLED:
-        place = f"{rng.choice(SEVERAL)}:{rng.randint(10, 60)}" if kills < versions / 5 else None
-        code = write_all(project.root, "edges", sources, place)
+        point = f"{rng.choice(SEVERAL)}:{rng.randint(10, 60)}" if kills < versions / 5 else None
+        code = write_all(project.root, "edges", sources, point)
         kills += code == KILLED
     reads = readers.stop()
     print(f"{kills} kills, {reads}")
@@ -234,8 +234,8 @@ def test_a_resumed_run_writes_the_same_bytes(tmp_path: Path, seed: int) -> None:
         for source in parts(project, edges, [VERSIONS // 2]):
             assert command("ingest", "edges", source, "--project", str(project.root), "-q") == 0
             for _ in range(deaths):
-                place = f"{rng.choice(SEVERAL)}:{rng.randint(1, 6)}"
-                assert command("run", "--project", str(project.root), "-q", failpoint=place) in (0, KILLED)
+                point = f"{rng.choice(SEVERAL)}:{rng.randint(1, 6)}"
+                assert command("run", "--project", str(project.root), "-q", failpoint=point) in (0, KILLED)
             assert command("run", "--project", str(project.root), "-q") == 0
     files = [live_bytes(project) for project in projects]
     assert len(files[0]) > len(OUTPUTS)

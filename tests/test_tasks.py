@@ -292,10 +292,10 @@ def test_ranges_are_even_by_rows_and_not_by_codes() -> None:
     assert max(loads(cuts_of(codes, rows, 4), codes, rows)) <= 1.3 * sum(rows) / 4
 
 
-@pytest.mark.parametrize("place", [0, 30, 99])
-def test_a_heavy_key_has_a_range_of_its_own(place: int) -> None:
+@pytest.mark.parametrize("location", [0, 30, 99])
+def test_a_heavy_key_has_a_range_of_its_own(location: int) -> None:
     codes, rows = list(range(100)), [1.0] * 100
-    rows[place] = 300.0
+    rows[location] = 300.0
     for parallelism in (2, 3, 4):
         shares = loads(cuts_of(codes, rows, parallelism), codes, rows)
         others = [share for share in shares if share < 300]

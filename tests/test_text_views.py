@@ -51,7 +51,7 @@ def test_hashes_do_not_depend_on_how_texts_lie(seed: int) -> None:
     for series in (one, one[3:-2], several, several[1:40]):
         hashes = _hashes(series)
         assert hashes == _hashes(_of_one_buffer(series.to_list()))
-        assert hashes == [_hashes(series[place : place + 1])[0] for place in range(len(series))]
+        assert hashes == [_hashes(series[location : location + 1])[0] for location in range(len(series))]
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -57,7 +57,7 @@ def test_moments_with_lengths_of_time(kind: str) -> None:
     values: list[Any] = [before, after] if kind == "timestamp" else [before.date(), after.date()]
     rows = pl.DataFrame({"t": values, "version": [0, 0], "diff": [1, 1]})
     out = dd.replay(lambda rows: {"out": rows.tumble("t", timedelta(days=1))}, rows=rows)["out"].rows()
-    starts = sorted(each[1] for each in out)
+    starts = sorted(item[1] for item in out)
     day = date(1969, 12, 31)
     assert starts == (
         [day, date(1970, 1, 1)]
@@ -65,7 +65,7 @@ def test_moments_with_lengths_of_time(kind: str) -> None:
         else [datetime(1969, 12, 31, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)]
     )
     together = dd.replay(lambda rows: {"out": rows.sessions("t", timedelta(days=1))}, rows=rows)["out"].rows()
-    assert {each[1:3] for each in together} == {(values[0], values[1] + timedelta(days=1))}
+    assert {item[1:3] for item in together} == {(values[0], values[1] + timedelta(days=1))}
 
 
 def history(rng: random.Random, users: int, span: int) -> str:
@@ -76,7 +76,7 @@ def history(rng: random.Random, users: int, span: int) -> str:
         gone = [present.pop(rng.randrange(len(present))) for _ in range(min(len(present), rng.randint(0, 6)))]
         come = [f"(u{rng.randrange(users)},{rng.randrange(span)})" for _ in range(rng.randint(1, 12))]
         present += come
-        parts += [f"{each}:-1@{version}" for each in gone] + [f"{each}:+1@{version}" for each in come]
+        parts += [f"{item}:-1@{version}" for item in gone] + [f"{item}:+1@{version}" for item in come]
     return " ".join(parts)
 
 

@@ -570,7 +570,7 @@ def test_running_counts_on_the_grid_are_the_sums(seed: int) -> None:
     expected = {
         (row, *time, sum(u[-1] for u in history if u[0] == row and reference.precedes(u[1:-1], time)))
         for row in {update[0] for update in history}
-        for time in product(*({u[1 + place] for u in history if u[0] == row} for place in range(len(names))))
+        for time in product(*({u[1 + location] for u in history if u[0] == row} for location in range(len(names))))
     }
     assert set(counted.rows()) == expected and len(counted) == len(expected)
     assert counted.select(names).rows() == sorted(counted.select(names).rows())
@@ -626,8 +626,8 @@ def test_log_lists_times(words: Path, dd: Any, take: Any) -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["after-intent", "after-file:3", "after-table", "after-table:4"])
-def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, dd: Any, take: Any) -> None:
+@pytest.mark.parametrize("point", ["after-intent", "after-file:3", "after-table", "after-table:4"])
+def test_a_killed_run_is_finished_over_the_same_window(point: str, words: Path, dd: Any, take: Any) -> None:
     take("1,0,1,k,1", "0,1,1,k,2", "1,1,-1,k,1")
     assert dd("run", "--to", "day=1,revision=0", "-q")[0] == 0
     command = [
@@ -639,7 +639,7 @@ def test_a_killed_run_is_finished_over_the_same_window(place: str, words: Path, 
         "day=0,revision=1",
         "-q",
     ]
-    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, check=False)
+    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": point}, check=False)
     assert killed.returncode == -9
     unfinished = records(dd("status", "--json")[1])[0]["unfinished"]
     assert unfinished == {"run": 2, "first": {"day": 0, "revision": 0}, "last": {"day": 0, "revision": 1}}
@@ -662,10 +662,10 @@ def test_records_of_one_dimension_have_plain_numbers(tmp_path: Path) -> None:
     assert (json.loads(rows[-1].summary)["folded"], json.loads(rows[0].summary)["inputs"]["edges"]["last"]) == (4, 4)
 
 
-def test_one_dimension_takes_the_new_spelling(mine: Path, dd: Any) -> None:
+def test_one_dimension_takes_the_new_spelling(copied: Path, dd: Any) -> None:
     assert dd("show", "journeys", "--at", "version=3")[1] == dd("show", "journeys", "--at", "3")[1]
     assert dd("diff", "journeys", "version=3..version=4")[1] == dd("diff", "journeys", "3", "4")[1]
-    (mine / "more.csv").write_text("diff,src,dst,minutes\n1,Zoo,Cove,4\n")
+    (copied / "more.csv").write_text("diff,src,dst,minutes\n1,Zoo,Cove,4\n")
     assert dd("ingest", "links", "more.csv", "--version", "version=7", "-q")[0] == 0
     code, _, err = dd("run", "--to", "version=8")
     assert (code, err[0]) == (2, "error: --to: version 8 was not ingested: the last one is 7")

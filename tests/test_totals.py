@@ -82,7 +82,7 @@ def test_nothing_is_known_of_inputs_that_are_not_checked() -> None:
     def program(t: Any, u: Any) -> dict[str, Any]:
         return {"out": summed(t), "distinct": u.distinct().group_by("k").agg(s=dd.sum("w"))}
 
-    known, unknown = (build(program, SCHEMAS, nonnegative=each) for each in (True, False))
+    known, unknown = (build(program, SCHEMAS, nonnegative=item) for item in (True, False))
     assert (with_totals(known), with_totals(unknown)) == (2, 1)
     assert known.fingerprint != unknown.fingerprint
     rows = pl.DataFrame({"k": [1], "v": [2], "f": [0.5], "version": [0], "diff": [-1]})
@@ -150,8 +150,8 @@ def test_totals_are_exact(seed: int) -> None:
     log = pl.DataFrame(
         {
             "k": rng.integers(0, 1 + 10 * (seed % 2), n),
-            "v": [numbers[place] for place in rng.integers(0, len(numbers), n)],
-            "f": [VALUES[place] for place in rng.integers(0, len(VALUES) - 3 * (seed // 2 % 2), n)],
+            "v": [numbers[location] for location in rng.integers(0, len(numbers), n)],
+            "f": [VALUES[location] for location in rng.integers(0, len(VALUES) - 3 * (seed // 2 % 2), n)],
             "version": rng.integers(0, 9, n),
             "diff": rng.choice([1, 2, 2**33], n),
         },
@@ -173,7 +173,7 @@ def test_totals_are_exact(seed: int) -> None:
     session = dd.Session(program, {"t": SCHEMAS["t"]}, nonnegative=True)
     parts = [session.fold({"t": log.filter((pl.col("version") > 4) == late)}) for late in (False, True)]
     logs = {name: pl.concat([part[name] for part in parts]) for name in parts[0]}
-    assert {name: reference.log_of(each, TIMES) for name, each in logs.items()} == expected
+    assert {name: reference.log_of(item, TIMES) for name, item in logs.items()} == expected
 
 
 def test_a_sum_that_int64_cannot_hold_is_an_error_only_where_it_is_one() -> None:

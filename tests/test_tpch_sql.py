@@ -133,9 +133,9 @@ def require_equal(logs: dict[str, pl.DataFrame], versions: int) -> dict[str, int
         with database(logs, version) as connection:
             connection.execute(QUERIES.read_text(encoding="utf-8"))
             for name, log in outputs.items():
-                theirs = connection.execute(f"SELECT {', '.join(log.columns[:-2])} FROM {name}").fetchall()
-                assert bag(accumulated(log, version).rows()) == bag(theirs), f"{name} at version {version}"
-                sizes[name] += len(theirs)
+                other = connection.execute(f"SELECT {', '.join(log.columns[:-2])} FROM {name}").fetchall()
+                assert bag(accumulated(log, version).rows()) == bag(other), f"{name} at version {version}"
+                sizes[name] += len(other)
     return sizes
 
 

@@ -96,9 +96,9 @@ def test_arrange_merge_gather(spread: int, n: int) -> None:
     rows = gather([a, b], keys, 1, 2)
     merged = gather([both], keys, 1, 2)
     for k in range(len(keys)):
-        mine, theirs = (slice(r.offsets[k], r.offsets[k + 1]) for r in (rows, merged))
-        actual = summed(rows.words[0, mine], rows.times[:, mine], [], rows.diffs[mine])
-        assert actual == summed(merged.words[0, theirs], merged.times[:, theirs], [], merged.diffs[theirs])
+        own, other = (slice(r.offsets[k], r.offsets[k + 1]) for r in (rows, merged))
+        actual = summed(rows.words[0, own], rows.times[:, own], [], rows.diffs[own])
+        assert actual == summed(merged.words[0, other], merged.times[:, other], [], merged.diffs[other])
 
 
 @pytest.mark.parametrize("number", range(10))
@@ -187,7 +187,7 @@ def at(columns: dict[tuple[int, ...], int], time: tuple[int, ...]) -> dict[tuple
     """What updates of three words and a time add up to at a time."""
     total: dict[tuple[int, ...], int] = {}
     for row, diff in columns.items():
-        if all(mine <= theirs for mine, theirs in zip(row[3:], time, strict=True)):
+        if all(own <= other for own, other in zip(row[3:], time, strict=True)):
             total[row[:3]] = total.get(row[:3], 0) + diff
     return {row: diff for row, diff in total.items() if diff}
 

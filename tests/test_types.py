@@ -99,10 +99,10 @@ def folded(program: Any, kind: str, seed: int, values: list[Any] | None = None) 
     return at_the_end(log), rows, log
 
 
-def by(place: int, rows: Rows) -> dict[Any, list[tuple[Any, int]]]:
+def by(location: int, rows: Rows) -> dict[Any, list[tuple[Any, int]]]:
     groups = defaultdict(list)
     for row, count in rows.items():
-        groups[row[place]].append((row[1 - place], count))
+        groups[row[location]].append((row[1 - location], count))
     return groups
 
 

@@ -63,7 +63,7 @@ def test_an_ingest_is_taken_back_and_its_source_comes_again(desk: Desk) -> None:
     assert desk.updates() == [(1, 2, 0, 1), (2, 3, 0, 1)]
     ledger = desk.ledger
     assert [record.number for record in ledger.ingests()] == [1] and [
-        each.number for each in ledger.records(UndoRecord)
+        item.number for item in ledger.records(UndoRecord)
     ] == [2]
     assert (ledger.latest_ingested(), ledger.next_run(), ledger.next_ingest()) == (time_of(0), 1, 3)
     assert DeltaTable(str(desk.log.folder)).to_pyarrow_table().num_rows == 2
@@ -172,17 +172,17 @@ def test_files_that_were_merged_with_others_stay(desk: Desk) -> None:
     assert "its files" in refused(desk, StorageError, 2).message
 
 
-@pytest.mark.parametrize("place", ["after-table", "after-undo"])
-def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-table", "after-undo"])
+def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, point: str) -> None:
     source = desk.source("b.csv", (4, 4, 1, 1))
     desk.ingest(source)
     command = [sys.executable, "-m", "ddcore.cli.main", "ingest", "--undo", "2", "--project", str(desk.folder)]
-    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": place}, capture_output=True, check=False)
+    killed = subprocess.run(command, env={**os.environ, "DDCORE_FAILPOINT": point}, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr
-    assert len(desk.updates()) == (2 if place == "after-undo" else 3)
+    assert len(desk.updates()) == (2 if point == "after-undo" else 3)
     notes = desk.ingest(desk.source("c.csv", (5, 5, 2, 1))).notes
     said = "the undo of ingest 2 was killed, or failed, after its commit to edges: it is finished now"
-    assert (said in notes) is (place == "after-table")
+    assert (said in notes) is (point == "after-table")
     assert len(desk.updates()) == 3
     seen_by_others = pl.from_arrow(DeltaTable(str(desk.log.folder)).to_pyarrow_table())
     assert isinstance(seen_by_others, pl.DataFrame) and len(seen_by_others) == len(desk.updates())

@@ -44,7 +44,7 @@ def unprivileged() -> Iterator[None]:
 
 
 @pytest.fixture
-def theirs(folded: Path) -> Iterator[Path]:
+def others(folded: Path) -> Iterator[Path]:
     """A folded project that belongs to nobody, in a folder that nobody can enter."""
     home = Path(tempfile.mkdtemp())
     shutil.copytree(folded, home / "trams")
@@ -107,26 +107,26 @@ def imported(folded: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.sample(4)
 @pytest.mark.usefixtures("imported")
-@pytest.mark.parametrize("place", PLACES)
-def test_what_may_not_be_read_is_never_called_missing(place: str, theirs: Path, dd: Any) -> None:
-    commands = _commands(theirs)
-    path = PLACES[place](theirs / "warehouse")
+@pytest.mark.parametrize("location", PLACES)
+def test_what_may_not_be_read_is_never_called_missing(location: str, others: Path, dd: Any) -> None:
+    commands = _commands(others)
+    path = PLACES[location](others / "warehouse")
     path.chmod(0)
     failed = 0
     with unprivileged():
         for words in commands:
-            code, _, err = dd(*words, "--project", str(theirs))
+            code, _, err = dd(*words, "--project", str(others))
             errors = [line for line in err if line.startswith("error: ")]
             assert len(errors) == (code != 0), err
             # A run that failed while it committed is not finished, and then nothing is compacted.
             assert code == 0 or "Permission denied" in errors[0] or "run 2 is not finished" in errors[0], (words, err)
-            wrong = [word for word in WRONG if place != "lock" or "writable" not in word]
+            wrong = [word for word in WRONG if location != "lock" or "writable" not in word]
             assert not any(word in " ".join(err) for word in wrong), (words, err)
             failed += code != 0
     assert failed, "some command needs it"
     path.chmod(0o700)
-    assert dd("run", "--project", str(theirs))[0] == 0
-    assert dd("verify", "--project", str(theirs))[0] == 0
+    assert dd("run", "--project", str(others))[0] == 0
+    assert dd("verify", "--project", str(others))[0] == 0
 
 
 SOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -153,19 +153,19 @@ SOURCES: dict[str, tuple[str, str, tuple[str, ...]]] = {
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_source_that_may_not_be_read_is_named_and_no_part_of_it_is_taken_in(
-    name: str, theirs: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
+    name: str, others: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(theirs)
+    monkeypatch.chdir(others)
     for number, folder in enumerate("ab", start=1):
         Path("days", folder).mkdir(parents=True)
         Path("days", folder, f"{number}.csv").write_text(f"version,diff,src,dst,minutes\n{6 + number},1,Tower,Hill,3\n")
     table = pl.DataFrame({"src": ["Tower"], "dst": ["Hill"], "minutes": [3]})
     write_deltalake("table", table.to_arrow(), configuration={"delta.enableChangeDataFeed": "true"})
     path, source, options = SOURCES[name]
-    hidden = next(theirs.glob(path))
-    for each in (theirs, *theirs.rglob("*")):
+    hidden = next(others.glob(path))
+    for item in (others, *others.rglob("*")):
         if not os.geteuid():
-            os.chown(each, NOBODY, NOBODY)
+            os.chown(item, NOBODY, NOBODY)
     before = dd("log", "--json")
     hidden.chmod(0)
     with unprivileged():
@@ -178,10 +178,10 @@ def test_a_source_that_may_not_be_read_is_named_and_no_part_of_it_is_taken_in(
 
 @pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("name", ["dd.toml", "program.py"])
-def test_a_project_that_may_not_be_read(name: str, theirs: Path, dd: Any) -> None:
-    (theirs / name).chmod(0)
+def test_a_project_that_may_not_be_read(name: str, others: Path, dd: Any) -> None:
+    (others / name).chmod(0)
     with unprivileged():
-        code, _, err = dd("verify", "--project", str(theirs))
+        code, _, err = dd("verify", "--project", str(others))
     assert code and "Permission denied" in err[0] and "make it readable" in err[-1], err
     assert not any(word in " ".join(err) for word in WRONG), err
 
@@ -202,13 +202,13 @@ ODD: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.parametrize("name", ["dd.toml", "program.py"])
 @pytest.mark.parametrize("kind", ODD)
 def test_what_is_there_in_place_of_a_file_is_named(
-    kind: str, name: str, theirs: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
+    kind: str, name: str, others: Path, dd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, words = ODD[kind]
-    (theirs / name).unlink()
-    make(theirs / name)
-    monkeypatch.chdir(theirs / "data")  # a file below is searched for upwards
-    for words_of in (["verify"], ["verify", "--project", str(theirs)]):
+    (others / name).unlink()
+    make(others / name)
+    monkeypatch.chdir(others / "data")  # a file below is searched for upwards
+    for words_of in (["verify"], ["verify", "--project", str(others)]):
         code, _, err = dd(*words_of)
         assert code == 2 and name in err[0] and words in err[0] and "and not a file" in err[0] and len(err) == 2, err
         assert "no dd.toml" not in err[0] and "did you mean" not in err[1], err

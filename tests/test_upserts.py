@@ -90,8 +90,8 @@ def test_T47_in_any_order(desk: Desk, seed: int) -> None:
     print("seed", seed)
     events = T47 * 2
     random.Random(seed).shuffle(events)
-    places = [table(desk, f"{n}.csv", ["id", "name", "version"], *events[n::3]) for n in range(3)]
-    desk.ingest(*places, form="upsert")
+    locations = [table(desk, f"{n}.csv", ["id", "name", "version"], *events[n::3]) for n in range(3)]
+    desk.ingest(*locations, form="upsert")
     assert desk.updates() == T47_UPDATES
 
 
@@ -301,11 +301,11 @@ def test_deletes_that_are_rows_keep_their_order_over_ingests(tmp_path: Path, has
             pl.read_parquet(source).drop("version").write_parquet(source)
         desk.ingest(source, form="op", **how)
         for key, value, version, order in batch:
-            place = key, version if has_versions else 0
-            latest[place] = max(latest.get(place, (0, None)), (order, value), key=lambda each: each[0])
+            location = key, version if has_versions else 0
+            latest[location] = max(latest.get(location, (0, None)), (order, value), key=lambda item: item[0])
         for version in range(8) if has_versions else [1 << 40]:
             there: dict[str, tuple[int, str | None]] = {}
-            for (key, at), event in sorted(latest.items(), key=lambda each: each[0][1]):
+            for (key, at), event in sorted(latest.items(), key=lambda item: item[0][1]):
                 if at <= version:
                     there[key] = event
             held = [row[:3] for row in collection(desk, version) if row[3] != "D"]
@@ -457,7 +457,7 @@ def test_spark_makes_the_same_updates(tmp_path: Path) -> None:
                 source = str(desk.folder / "table")
             reports.append(desk.ingest(source, form="op", **options(op="op", order="ts")))
         assert desks[0].updates() == desks[1].updates() != []
-        one, other = (replace(each, engine="", took=0.0, sources=(), instant=None) for each in reports)
+        one, other = (replace(item, engine="", took=0.0, sources=(), instant=None) for item in reports)
         assert one == other
     for rows in ([("a", "x", 900, 99, "Q")], [("a", "x", 900, 99, "I"), ("a", "y", 900, 99, "I")]):
         errors = []
@@ -782,10 +782,10 @@ def test_with_several_dimensions_all_events_get_one_time(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("place", ["after-file", "after-table"])
-def test_killed_at_its_commit_it_is_taken_in_once(workshop: Workshop, place: str) -> None:
+@pytest.mark.parametrize("point", ["after-file", "after-table"])
+def test_killed_at_its_commit_it_is_taken_in_once(workshop: Workshop, point: str) -> None:
     """test_failpoints.py kills it at every place."""
-    workshop.disturb("events", place, 1, "kill")
+    workshop.disturb("events", point, 1, "kill")
 
 
 def test_the_options_of_the_command_line(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:

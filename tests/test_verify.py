@@ -142,7 +142,7 @@ def test_versions_at_which_nothing_changed_are_verified_once(tmp_path: Path, dd:
     drawn = case(next(seed for seed in range(99) if len(dims_of(case(seed, plain=True).frames)) == 1), plain=True)
     project = replace(project_of(tmp_path / "p", drawn, ingested=False), engine="inline")
     for name, frame in drawn.frames.items():
-        late = pl.Series([20260000 + 100 * place for place in range(len(frame))])
+        late = pl.Series([20260000 + 100 * location for location in range(len(frame))])
         take_in(project, name, frame.head(1).with_columns(late[:1].alias(project.dims[0])))
     replay.run(project, engine="inline")
     verification = Verification(project)
@@ -190,9 +190,9 @@ def test_before_anything_is_folded(fresh: Path, dd: Any) -> None:
     assert err[1].strip() == "fold the waiting versions with: ddcore run"
 
 
-def test_another_program_than_the_folded_one(mine: Path, dd: Any) -> None:
-    text = (mine / "program.py").read_text()
-    (mine / "program.py").write_text(text.replace("dd.min", "dd.max"))
+def test_another_program_than_the_folded_one(copied: Path, dd: Any) -> None:
+    text = (copied / "program.py").read_text()
+    (copied / "program.py").write_text(text.replace("dd.min", "dd.max"))
     code, out, err = dd("verify")
     assert (code, out) == (1, [])
     assert "error: the program changed: the outputs were made by program" in err[0]
@@ -215,18 +215,18 @@ def test_help_names_the_size_up_to_which_the_reference_is_used(dd: Any) -> None:
 
 
 def test_it_takes_no_lock_and_writes_nothing(
-    mine: Path, dd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: Path, dd: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
-    before = {path: path.read_bytes() for path in (mine / "warehouse").rglob("*") if path.is_file()}
-    with Warehouse(mine / "warehouse").lock("ddcore run", 7):
-        (mine / "warehouse" / ".lock").write_bytes(before.get(mine / "warehouse" / ".lock", b""))
+    before = {path: path.read_bytes() for path in (copied / "warehouse").rglob("*") if path.is_file()}
+    with Warehouse(copied / "warehouse").lock("ddcore run", 7):
+        (copied / "warehouse" / ".lock").write_bytes(before.get(copied / "warehouse" / ".lock", b""))
         for by in WAYS:
             options = ["--scratch-folder", str(tmp_path / "scratch")] if by == "scratch" else []
             assert dd("verify", "--by", by, "--at", "1..", *options)[0] == 0
         assert list((tmp_path / "scratch").iterdir()) == []
-        assert before == {path: path.read_bytes() for path in (mine / "warehouse").rglob("*") if path.is_file()}
+        assert before == {path: path.read_bytes() for path in (copied / "warehouse").rglob("*") if path.is_file()}
 
 
 def test_the_temporary_tables_go_away_after_an_error_too(
@@ -255,8 +255,8 @@ def trams_with_a_wrong_row(project: Project) -> None:
 
 
 @pytest.mark.parametrize("by", WAYS)
-def test_a_wrong_row_is_found(by: str, mine: Path, dd: Any) -> None:
-    trams_with_a_wrong_row(find_project(mine, {}))
+def test_a_wrong_row_is_found(by: str, copied: Path, dd: Any) -> None:
+    trams_with_a_wrong_row(find_project(copied, {}))
     assert dd("verify", "--at", "1..2", "--by", by)[0] == 0
     code, out, err = dd("verify", "--at", "2", "--at", "4", "--by", by)
     assert code == 3
@@ -274,8 +274,8 @@ def test_a_wrong_row_is_found(by: str, mine: Path, dd: Any) -> None:
     assert dd("verify", "--at", "4", "--by", by)[0] == 0
 
 
-def test_differing_rows_as_json_and_limited(mine: Path, dd: Any) -> None:
-    project = find_project(mine, {})
+def test_differing_rows_as_json_and_limited(copied: Path, dd: Any) -> None:
+    project = find_project(copied, {})
     trams_with_a_wrong_row(project)
     outputs = Verification(project).plan.outputs
     add_row(project, "journeys", outputs["journeys"], {"stop": "Abbey", "total": None, "version": 1, "diff": 1})
@@ -283,10 +283,10 @@ def test_differing_rows_as_json_and_limited(mine: Path, dd: Any) -> None:
     assert (code, len(err)) == (3, 2)
     head, *rows = records(out)
     assert (head["holds"], head["differing"], head["rows"]) == (False, 2, 7)
-    place = {"output": "journeys", "version": 5}
+    location = {"output": "journeys", "version": 5}
     assert rows == [
-        {**place, "row": {"stop": "Abbey", "total": None}, "expected": 0, "actual": 1},
-        {**place, "row": {"stop": "Harbour", "total": 99}, "expected": 0, "actual": 2},
+        {**location, "row": {"stop": "Abbey", "total": None}, "expected": 0, "actual": 1},
+        {**location, "row": {"stop": "Harbour", "total": 99}, "expected": 0, "actual": 2},
     ]
     code, out, err = dd("verify", "--limit", "1")
     assert (code, len(out)) == (3, 3)
@@ -299,11 +299,11 @@ def test_differing_rows_as_json_and_limited(mine: Path, dd: Any) -> None:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("by", WAYS)
-def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, mine: Path, dd: Any) -> None:
-    project = find_project(mine, {})
+def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, copied: Path, dd: Any) -> None:
+    project = find_project(copied, {})
     lose_harbour(project)
     assert dd("verify", "--at", "1..")[0] == 0, "the outputs are as they were"
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Nowhere,1\n7,-1,Harbour,Nowhere,1\n")
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Harbour,Nowhere,1\n7,-1,Harbour,Nowhere,1\n")
     assert dd("ingest", "links", "more.csv", "-q")[0] == 0
     code, _, err = dd("run", "-q")
     assert code == 0, err
@@ -317,8 +317,8 @@ def test_state_that_lost_rows_gives_a_wrong_run_and_verify_finds_it(by: str, min
     assert all(verdict.holds for verdict in verdicts_of(project, 5, 6, 7, by=by))
 
 
-def test_while_corrections_wait_every_command_says_how_to_publish_them(mine: Path, dd: Any) -> None:
-    (mine / "program.py").write_text((mine / "program.py").read_text().replace("total=0", "total=1"))
+def test_while_corrections_wait_every_command_says_how_to_publish_them(copied: Path, dd: Any) -> None:
+    (copied / "program.py").write_text((copied / "program.py").read_text().replace("total=0", "total=1"))
     assert dd("run", "-q") == (0, [], [])
     code, out, err = dd("verify")
     assert (code, out) == (2, [])
@@ -339,7 +339,7 @@ def test_while_corrections_wait_every_command_says_how_to_publish_them(mine: Pat
     assert dd("verify", "--at", "5")[2][1] == "  name a time after version 5"
 
 
-def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_program_names_the_version(copied: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from ddcore import reference
 
     def failing(*_: Any) -> Any:
@@ -356,16 +356,16 @@ def test_an_error_of_the_program_names_the_version(mine: Path, dd: Any, monkeypa
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
-def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Path, dd: Any) -> None:
+def test_versions_before_appended_corrections_are_refused(minutes: str, copied: Path, dd: Any) -> None:
     """They hold what the program before published. What comes after is verified, by the program that made it."""
-    (mine / "program.py").write_text((mine / "program.py").read_text().replace('col("minutes")', minutes))
+    (copied / "program.py").write_text((copied / "program.py").read_text().replace('col("minutes")', minutes))
     assert dd("run", "--corrections", "append", "-q")[0] == 0
     code, out, err = dd("verify", "--at", "3")
     assert (code, out) == (2, [])
     assert "version 3 holds what was published before run 2, whose corrections follow version 5" in err[0]
     is_same = minutes.endswith("+ 0")
     assert dd("verify")[0] == (0 if is_same else 2), "version 5 does too, unless there was nothing to correct"
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n7,1,Castle,Harbour,1\n8,1,A,B,1\n")
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n7,1,Castle,Harbour,1\n8,1,A,B,1\n")
     assert dd("ingest", "links", "more.csv", "-q")[0] == 0
     for _ in range(2):
         assert dd("run", "-q", "--verify-every", "1", "--to-version", "7")[0] == 0
@@ -380,13 +380,13 @@ def test_versions_before_appended_corrections_are_refused(minutes: str, mine: Pa
     assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
 
 
-def test_corrections_of_one_output_leave_the_others_verifiable(mine: Path, dd: Any) -> None:
-    text = (mine / "program.py").read_text()
+def test_corrections_of_one_output_leave_the_others_verifiable(copied: Path, dd: Any) -> None:
+    text = (copied / "program.py").read_text()
     two = 'journeys = begin.iterate(ride)\n    return {"journeys": journeys, "far": journeys.where("total > 10")}'
     text = text.replace('return {"journeys": begin.iterate(ride)}', two)
-    (mine / "program.py").write_text(text)
+    (copied / "program.py").write_text(text)
     assert dd("run", "--full-refresh", "-q")[0] == 0
-    (mine / "program.py").write_text(text.replace("> 10", "> 12"))
+    (copied / "program.py").write_text(text.replace("> 10", "> 12"))
     assert dd("run", "-q")[0] == 0
     code, out, err = dd("verify", "--at", "2..3")
     assert code == 0
@@ -405,11 +405,11 @@ def test_corrections_of_one_output_leave_the_others_verifiable(mine: Path, dd: A
     assert [(record["output"], record["holds"]) for record in verified] == [("far", True), ("journeys", True)]
 
 
-def test_appending_nothing_leaves_all_versions_verifiable(mine: Path, dd: Any) -> None:
+def test_appending_nothing_leaves_all_versions_verifiable(copied: Path, dd: Any) -> None:
     """Unless the log held something else in between, which adds up to the same in the end."""
     assert dd("run", "--full-refresh", "--corrections", "append", "-q")[0] == 0
     assert dd("verify", "--at", "1..")[0] == 0
-    project = find_project(mine, {})
+    project = find_project(copied, {})
     trams_with_a_wrong_row(project)
     row = {"stop": "Harbour", "total": 99, "version": 5, "diff": -2}
     add_row(project, "journeys", Verification(project).plan.outputs["journeys"], row)
@@ -421,7 +421,7 @@ def test_appending_nothing_leaves_all_versions_verifiable(mine: Path, dd: Any) -
     assert dd("verify")[0] == 0, "at version 5 there was nothing to correct"
 
 
-def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_read(mine: Path, dd: Any) -> None:
+def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_read(copied: Path, dd: Any) -> None:
     def verified() -> list[int]:
         return [record["version"] for record in records(dd("verify", "--at", "..latest", "--json")[1])]
 
@@ -430,9 +430,9 @@ def test_a_range_without_a_beginning_starts_at_the_first_version_that_can_be_rea
     assert verified() == [3, 4, 5]
 
 
-def test_inputs_that_were_restated_are_folded_first(mine: Path, dd: Any) -> None:
+def test_inputs_that_were_restated_are_folded_first(copied: Path, dd: Any) -> None:
     """Until the next run the outputs are those of the inputs before."""
-    ledger = Ledger.load(Warehouse(mine / "warehouse"), Writer())
+    ledger = Ledger.load(Warehouse(copied / "warehouse"), Writer())
     record = list(ledger.ingests("links"))[-1]
     ledger.append(replace(record, number=ledger.next_ingest(), restates=((4,),)))
     assert dd("verify", "--at", "3")[0] == 0
@@ -492,7 +492,7 @@ def test_a_wrong_row_at_a_time_of_two_dimensions(figures: Path, dd: Any) -> None
 
 
 @pytest.mark.parametrize(("every", "versions"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (6, []), (0, [])])
-def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int], mine: Path, dd: Any) -> None:
+def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int], copied: Path, dd: Any) -> None:
     code, out, _ = dd("run", "--full-refresh", "--verify-every", str(every), "--json")
     assert code == 0
     *lines, last = records(out)
@@ -503,7 +503,7 @@ def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int
         for record in lines
         if "by" in record
     ]
-    assert [(each["version"], each["holds"], each["differing"]) for each in last["verified"]] == [
+    assert [(item["version"], item["holds"], item["differing"]) for item in last["verified"]] == [
         (version, True, 0) for version in versions
     ]
     assert not [record for record in records(dd("run", "--verify-every", "1", "--json")[1]) if "by" in record]
@@ -517,10 +517,10 @@ def test_only_versions_of_the_window_are_verified(fresh: Path, dd: Any) -> None:
         assert (code, [record["version"] for record in records(out) if "by" in record]) == (0, versions)
 
 
-def test_a_run_that_finds_a_mismatch_stays_recorded(mine: Path, dd: Any) -> None:
-    project = find_project(mine, {})
+def test_a_run_that_finds_a_mismatch_stays_recorded(copied: Path, dd: Any) -> None:
+    project = find_project(copied, {})
     trams_with_a_wrong_row(project)
-    (mine / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Castle,Harbour,1\n")
+    (copied / "more.csv").write_text("version,diff,src,dst,minutes\n6,1,Castle,Harbour,1\n")
     assert dd("ingest", "links", "more.csv", "-q")[0] == 0
     code, out, err = dd("run", "--verify-every", "3")
     assert code == 3
@@ -539,12 +539,12 @@ def test_a_run_that_finds_a_mismatch_stays_recorded(mine: Path, dd: Any) -> None
 
 
 def test_the_setting_in_the_file_and_in_the_environment(
-    mine: Path, dd: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copied: Path, dd: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trams_with_a_wrong_row(find_project(mine, {}))
-    file = mine / "dd.toml"
+    trams_with_a_wrong_row(find_project(copied, {}))
+    file = copied / "dd.toml"
     text = file.read_text()
-    (mine / "more.csv").write_text(
+    (copied / "more.csv").write_text(
         "version,diff,src,dst,minutes\n" + "".join(f"{version},1,A,B,{version}\n" for version in range(6, 10))
     )
     assert dd("ingest", "links", "more.csv", "-q")[0] == 0
@@ -553,7 +553,7 @@ def test_the_setting_in_the_file_and_in_the_environment(
     assert dd("run", "--to-version", "7", "-q", "--verify-every", "0")[0] == 0
     monkeypatch.setenv("DDCORE_VERIFY_EVERY", "9")
     assert dd("run", "--to-version", "8", "-q")[0] == 0
-    assert run_command(["run", "--project", str(mine)]) == 3
+    assert run_command(["run", "--project", str(copied)]) == 3
     said = capsys.readouterr()
     assert records(said.out.splitlines())[-1]["last"] == 9
     assert [record["holds"] for record in records(said.out.splitlines())[-1]["verified"]] == [False]

@@ -272,11 +272,11 @@ def test_a_later_date_never_means_an_earlier_version() -> None:
 Given = tuple[int, str, Any, list[dict[int, Label]]]  # number, input, what it replaces, labels
 
 
-def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: bool) -> dict[str, list[Given]]:
+def surviving(history: Sequence[Given], location: int, coordinate: int, *, texts: bool) -> dict[str, list[Given]]:
     """By input, the ingests whose label, or instant, of a coordinate no later restatement replaced."""
 
     def label_of(one: Given, at: int) -> Label:
-        return one[3][place].get(at, Label()) if place < len(one[3]) else Label()
+        return one[3][location].get(at, Label()) if location < len(one[3]) else Label()
 
     def replaces(later: Given, label: Label) -> bool:
         """Whether a restatement of this coordinate replaces its label, or gives it to another one."""
@@ -284,7 +284,7 @@ def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: b
             return label_of(later, coordinate).instant is not None
         new = label_of(later, coordinate).text
         anew = bool(new) and new.startswith("2026") == label.text.startswith("2026")
-        return anew or any(label_of(later, each).text == label.text for each in range(12))
+        return anew or any(label_of(later, number).text == label.text for number in range(12))
 
     left: dict[str, list[Given]] = {}
     for index, one in enumerate(history):
@@ -294,8 +294,8 @@ def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: b
         for later in history[index + 1 :]:
             if later[1] == one[1] and later[2] is not None:
                 start = later[2]
-                alone = all(start[other] == 0 for other in range(len(start)) if other != place)
-                replaced |= alone and coordinate >= start[place] and replaces(later, label)
+                alone = all(start[other] == 0 for other in range(len(start)) if other != location)
+                replaced |= alone and coordinate >= start[location] and replaces(later, label)
         if not replaced:
             left.setdefault(one[1], []).append(one)
     return left
@@ -303,18 +303,18 @@ def surviving(history: Sequence[Given], place: int, coordinate: int, *, texts: b
 
 def check_names(names: VersionNames, history: Sequence[Given]) -> None:
     """Compare all names with those that the ingests gave, looked up one by one."""
-    for place in range(len(names.dims)):
+    for location in range(len(names.dims)):
         moments: dict[int, str] = {}
         said: dict[int, str] = {}
         by_label: dict[str, list[int]] = {}
         for at in range(12):
-            found = [one for of in surviving(history, place, at, texts=True).values() for one in of]
-            texts = list(dict.fromkeys(one[3][place][at].text for one in sorted(found, key=lambda each: -each[0])))
-            firsts = [of[0][3][place][at].instant for of in surviving(history, place, at, texts=False).values()]
+            found = [one for of in surviving(history, location, at, texts=True).values() for one in of]
+            texts = list(dict.fromkeys(one[3][location][at].text for one in sorted(found, key=lambda value: -value[0])))
+            firsts = [of[0][3][location][at].instant for of in surviving(history, location, at, texts=False).values()]
             instant = max((first for first in firsts if first is not None), default=None)
-            assert names.name(at, place).labels == texts[::-1], (place, at)
-            assert names.name(at, place).label == (texts[0] if texts else "")
-            assert names.name(at, place).instant == (None if instant is None else labels.instant_text(instant))
+            assert names.name(at, location).labels == texts[::-1], (location, at)
+            assert names.name(at, location).label == (texts[0] if texts else "")
+            assert names.name(at, location).instant == (None if instant is None else labels.instant_text(instant))
             for text in texts:
                 by_label.setdefault(text, []).append(at)
             if dated := [datetime.fromisoformat(text) for text in texts if text.startswith("2026")]:
@@ -322,20 +322,20 @@ def check_names(names: VersionNames, history: Sequence[Given]) -> None:
             elif instant is not None:
                 before = [text for other, text in said.items() if other < at]
                 moments[at] = max([instant.replace(tzinfo=None).isoformat(), *before])
-        check_labels(names, place, by_label)
-        check_dates(names, place, moments, by_label)
+        check_labels(names, location, by_label)
+        check_dates(names, location, moments, by_label)
 
 
-def check_labels(names: VersionNames, place: int, by_label: dict[str, list[int]]) -> None:
+def check_labels(names: VersionNames, location: int, by_label: dict[str, list[int]]) -> None:
     for text, versions in by_label.items():
         if not text.startswith("2026") and len(versions) == 1:
-            assert names.coordinate(text, "x", place) == versions[0]
+            assert names.coordinate(text, "x", location) == versions[0]
         elif not text.startswith("2026"):
             with pytest.raises(UsageError, match="is the label of"):
-                names.coordinate(text, "x", place)
+                names.coordinate(text, "x", location)
 
 
-def check_dates(names: VersionNames, place: int, moments: dict[int, str], by_label: dict[str, list[int]]) -> None:
+def check_dates(names: VersionNames, location: int, moments: dict[int, str], by_label: dict[str, list[int]]) -> None:
     for date in (f"2026-11-{number:02}" for number in range(1, 31)):
         labelled = by_label.get(date, [])
         came = bool(labelled) or any(moment[:10] == date for moment in moments.values())
@@ -343,15 +343,15 @@ def check_dates(names: VersionNames, place: int, moments: dict[int, str], by_lab
         after = [version for version, moment in moments.items() if moment[:10] >= date] + labelled
         for begins, expected in ((False, max(before, default=None)), (True, min(after, default=None))):
             if expected is not None:
-                assert names.coordinate(date, "x", place, begins=begins, nearest=True) == expected
+                assert names.coordinate(date, "x", location, begins=begins, nearest=True) == expected
             else:
                 with pytest.raises(UsageError, match=r"(has|with) a date"):
-                    names.coordinate(date, "x", place, begins=begins, nearest=True)
+                    names.coordinate(date, "x", location, begins=begins, nearest=True)
             if came:
-                assert names.coordinate(date, "x", place, begins=begins) == expected
+                assert names.coordinate(date, "x", location, begins=begins) == expected
             else:
                 with pytest.raises(UsageError, match=r"(has|with) a date|was made on"):
-                    names.coordinate(date, "x", place, begins=begins)
+                    names.coordinate(date, "x", location, begins=begins)
 
 
 def random_label(rng: random.Random) -> Label:
@@ -950,7 +950,7 @@ def test_json_has_labels_and_instants(till: Path, dd: Command) -> None:
     assert (first["label"], first["instant"]) == ("2026-11-19", "2026-11-21T01:00:00Z")
     assert (last["label"], last["instant"]) == (None, "2026-11-21T03:00:00Z")
     _, out, _ = dd("log", "--versions", "--json")
-    assert [(each["version"], each["label"]) for each in lines_of(out)] == [
+    assert [(line["version"], line["label"]) for line in lines_of(out)] == [
         (4, "stocktaking"), (3, None), (2, "2026-11-20"), (1, "2026-11-19"),
     ]  # fmt: skip
     _, out, _ = dd("log", "--json")
@@ -985,7 +985,7 @@ def test_verify_takes_names(till: Path, dd: Command) -> None:
     code, out, _ = dd("verify", "--at", "2026-11-20..stocktaking")
     assert [line.split()[4] for line in out] == ["2", "3", "4"]
     _, out, _ = dd("verify", "--at", "stocktaking", "--json")
-    assert [each["label"] for each in lines_of(out)] == ["stocktaking"]
+    assert [item["label"] for item in lines_of(out)] == ["stocktaking"]
 
 
 def test_a_run_ends_at_a_name_and_begins_at_one(own: Path, dd: Command) -> None:
@@ -1064,7 +1064,7 @@ def test_a_run_names_the_versions_that_it_folds(own: Path, dd: Command) -> None:
     ]  # fmt: skip
     assert "nothing new: version 7 (2026-11-22) is folded" in dd("run")[2]
     *lines, result = lines_of(dd("run", "--full-refresh", "--json")[1])
-    assert [(each["version"], each["label"], each["instant"]) for each in lines[-2:]] == [
+    assert [(item["version"], item["label"], item["instant"]) for item in lines[-2:]] == [
         (4, "stocktaking", "2026-11-21T04:00:00Z"), (7, "2026-11-22", "2026-11-21T07:00:00Z"),
     ]  # fmt: skip
     assert lines[2]["label"] is None

@@ -66,7 +66,7 @@ def test_quotients_of_elements_are_rounded_once(names: list[str], divisor: float
     evaluate = samples.evaluator(pl.concat_list(names).list.eval(element() / divisor))
     expected = [repr([value / divisor for value in row]) for row in frame.select(names).rows()]
     assert evaluate(frame) == expected
-    assert [evaluate(frame[row : row + 1]) for row in range(len(frame))] == [[each] for each in expected]
+    assert [evaluate(frame[row : row + 1]) for row in range(len(frame))] == [[item] for item in expected]
 
 
 def test_values_are_the_same_in_processes_with_other_pasts() -> None:

@@ -202,15 +202,15 @@ FOREIGN = '{"host": "theirs"}\n'
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "hard link", "text", "folder", "pipe"])
 def test_a_lock_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Path, kind: str) -> None:
-    theirs, home, lock = tmp_path / "theirs", tmp_path / "warehouse", tmp_path / "warehouse" / ".lock"
+    other, home, lock = tmp_path / "theirs", tmp_path / "warehouse", tmp_path / "warehouse" / ".lock"
     home.mkdir()
-    theirs.write_text(FOREIGN)
+    other.write_text(FOREIGN)
     if kind == "link":
-        lock.symlink_to(theirs)
+        lock.symlink_to(other)
     elif kind == "dangling link":
         lock.symlink_to(tmp_path / "fresh")
     elif kind == "hard link":
-        lock.hardlink_to(theirs)
+        lock.hardlink_to(other)
     elif kind == "text":
         lock.write_text(FOREIGN)
     elif kind == "folder":
@@ -220,7 +220,7 @@ def test_a_lock_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path: Pat
     with pytest.raises(StorageError) as caught, Warehouse(home).lock("dd run"):
         pytest.fail("locked what is not ours")
     assert str(lock) in caught.value.message
-    assert theirs.read_text() == FOREIGN
+    assert other.read_text() == FOREIGN
     assert not (tmp_path / "fresh").exists()
     if kind == "text":
         assert lock.read_text() == FOREIGN

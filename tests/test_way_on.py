@@ -352,9 +352,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "first.csv").write_text(HEAD + ROWS)
     (folder / "more.csv").write_text(HEAD + "70,4,1\n3,4,-1\n")
-    place = ["--project", str(folder), "-q"]
-    assert main.run_command(["ingest", "numbers", str(folder / "first.csv"), *place]) == 0
-    assert main.run_command(["run", "--to-version", "1", *place]) == 0
+    location = ["--project", str(folder), "-q"]
+    assert main.run_command(["ingest", "numbers", str(folder / "first.csv"), *location]) == 0
+    assert main.run_command(["run", "--to-version", "1", *location]) == 0
     return folder
 
 
@@ -427,7 +427,7 @@ def check_lines(err: list[str], one: Walk) -> None:
 
 def test_the_walk_has_every_class_of_error() -> None:
     """A new class without a walk fails here."""
-    classes = {each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, DdError)}
+    classes = {item for _, item in inspect.getmembers(errors, inspect.isclass) if issubclass(item, DdError)}
     assert {one.error for one in WALKS.values()} >= classes
 
 

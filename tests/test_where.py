@@ -145,7 +145,9 @@ def many_versions(folder: Path, *, falling: bool) -> tuple[ChangeLog, TableState
     schema = parse_schema({"x": "int64", "town": "string"})
     log, state = ChangeLog(folder, schema, writer=TableWriter(), tuning=tuning), None
     order = -1 if falling else 1
-    parts = [pl.DataFrame({"x": [place * 500 + each for each in range(500)]}) for place in (0, 1, 2, 3)][::order]
+    parts = [pl.DataFrame({"x": [location * 500 + number for number in range(500)]}) for location in (0, 1, 2, 3)][
+        ::order
+    ]
     for version, part in enumerate(parts):
         rows = part.select("x", town=pl.format("t{}", pl.col("x") % 7), version=pl.lit(version), diff=pl.lit(1))
         if version == 3:
@@ -194,15 +196,15 @@ def test_differences_are_those_of_the_rows_that_meet_the_condition(seed: int, tm
     assert same(kept.rows(), expected.sort(rows.order).rows())
     signs = expected["diff"].to_list()
     assert rows.sizes() == (sum(n for n in signs if n > 0), -sum(n for n in signs if n < 0))
-    places = [[*log.schema].index(key) for key in keys]
-    assert number_of_changes(rows, keys, len(rows)) == len([*changes_of(rows, places)])
+    locations = [[*log.schema].index(key) for key in keys]
+    assert number_of_changes(rows, keys, len(rows)) == len([*changes_of(rows, locations)])
     narrow = replace(log, tuning=replace(SMALL, sample_margin=1))
     for limit in (1, 2, 3, 0):
         fresh = SortedRows(narrow, state, start, end, where=condition, by=keys)
         assert fresh.sizes() == rows.sizes()
-        listed, whole = ([*first_changes(each, keys, limit)] for each in (fresh, rows))
-        assert same([(each.before, each.after, each.times) for each in listed],
-                    [(each.before, each.after, each.times) for each in whole])  # fmt: skip
+        listed, whole = ([*first_changes(item, keys, limit)] for item in (fresh, rows))
+        assert same([(item.before, item.after, item.times) for item in listed],
+                    [(item.before, item.after, item.times) for item in whole])  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -261,8 +263,8 @@ def test_no_more_is_read_when_the_reader_has_gone(
     def endless(rows: SortedRows, *_: object) -> Iterator[pl.DataFrame]:
         for number in itertools.count():
             parts.append(number)
-            places = range(number * show.LINES, (number + 1) * show.LINES)
-            yield pl.DataFrame({"stop": [f"stop {place}" for place in places], "total": places, "diff": 1})
+            locations = range(number * show.LINES, (number + 1) * show.LINES)
+            yield pl.DataFrame({"stop": [f"stop {location}" for location in locations], "total": locations, "diff": 1})
 
     monkeypatch.setattr(SortedRows, "parts", endless)
     monkeypatch.setattr(SortedRows, "__iter__", endless)
@@ -284,11 +286,11 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
         frame = pl.DataFrame({"k": [version * 10, version * 10 + 5], "s": ["a", "b"], "version": version, "diff": 1})
         state = log.append(frame, version, base=state)
     opened: list[str] = []
-    places = datafile.rows_that_may_meet
+    locations = datafile.rows_that_may_meet
 
     def watched(path: Path, hint: str, may_meet: datafile.MayMeet) -> list[tuple[int, int]] | None:
         opened.append(path.name[:6])
-        return places(path, hint, may_meet)
+        return locations(path, hint, may_meet)
 
     monkeypatch.setattr(datafile, "rows_that_may_meet", watched)
 
@@ -331,8 +333,8 @@ def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path) -> Non
     conditions = {"k = 4": [4], "k < 2": [0, 1], "k >= 5": [5, 6], "k > 9": [], "k < 1 OR k > 5": [0, 6]}
     assert {condition: rows(condition) for condition in conditions} == conditions
     whole = path.read_bytes()
-    place = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset + 20
-    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    location = pq.ParquetFile(path).metadata.row_group(2).column(0).data_page_offset + 20
+    path.write_bytes(whole[:location] + bytes([whole[location] ^ 1]) + whole[location + 1 :])
     assert rows("k < 2") == [0, 1]  # nothing damaged is used
     for condition in ("k = 4", "k IS NULL", "s = 'abc'"):
         with pytest.raises(StorageError, match="damaged"):
@@ -421,17 +423,17 @@ def test_log(here: Path, dd: Command) -> None:
     entries = records(dd("log", "--json")[1])
     kept: Callable[[dict[str, Any]], bool]
     for text, kept in (
-        ("kind = 'ingest' AND input = 'links'", lambda each: each.get("input") == "links"),
-        ("took >= 0", lambda each: each["kind"] == "run"),
-        ("rows > 1 OR rounds > 1", lambda each: each.get("rows", 0) > 1 or each.get("rounds", 0) > 1),
-        ("at > TIMESTAMP '2100-01-01 00:00:00'", lambda each: False),
-        ("in_minus > 0", lambda each: any(side["minus"] for side in each["inputs"].values())),
+        ("kind = 'ingest' AND input = 'links'", lambda value: value.get("input") == "links"),
+        ("took >= 0", lambda value: value["kind"] == "run"),
+        ("rows > 1 OR rounds > 1", lambda value: value.get("rows", 0) > 1 or value.get("rounds", 0) > 1),
+        ("at > TIMESTAMP '2100-01-01 00:00:00'", lambda value: False),
+        ("in_minus > 0", lambda value: any(side["minus"] for side in value["inputs"].values())),
     ):
         assert records(dd("log", "--json", "--where", text)[1]) == [entry for entry in entries if kept(entry)], text
     versions = records(dd("log", "--versions", "--json")[1])
     chosen = records(dd("log", "--versions", "--json", "--where", "version > 2 AND out_minus > 0")[1])
-    assert [each["version"] for each in chosen] == [4, 3]
-    assert all(each in versions for each in chosen)
+    assert [item["version"] for item in chosen] == [4, 3]
+    assert all(item in versions for item in chosen)
     assert dd("log", "--where", "took < 0") == (0, [], ["no entry meets the condition"])
     assert dd("log", "--operators", "--where", "took < 0")[0] == 2
 

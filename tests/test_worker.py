@@ -32,8 +32,8 @@ def test_many_folds_leave_few_runs() -> None:
     session, parts = dd.Session(least, SCHEMAS), []
     updates = [(v % 7, 100 - v, v, 1) for v in range(100)]
     frames = [pl.DataFrame([update], schema=["k", "v", "version", "diff"], orient="row") for update in updates]
-    for each in frames:
-        parts.append(session.fold({"t": each}))
+    for item in frames:
+        parts.append(session.fold({"t": item}))
     assert all(len(trace.batches) <= 8 for trace in session._worker.state.traces)
     whole = dd.replay(least, t=pl.concat(frames))
     for name, log in whole.items():

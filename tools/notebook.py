@@ -49,8 +49,8 @@ def executed(source: Path, folder: Path) -> Any:
     for cell in notebook.cells:
         cell.metadata.clear()
     kernel = AsyncKernelManager(kernel_name="python3", transport="ipc", ip=str(folder / "kernel"))  # no open ports
-    place = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, kernel, timeout=_LONGEST, record_timing=False, resources=place)
+    location = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, kernel, timeout=_LONGEST, record_timing=False, resources=location)
     client.execute(cleanup_kc=True)
     notebook.metadata.get("language_info", {}).pop("version", None)  # the outputs are the same with any Python
     return notebook
@@ -66,9 +66,9 @@ def main() -> int:
     os.environ.pop("DDCORE_WAREHOUSE", None)
     import nbformat
 
-    with tempfile.TemporaryDirectory() as place:
-        make_project(Path(place) / "demo")
-        notebook = executed(NOTEBOOK, Path(place))
+    with tempfile.TemporaryDirectory() as location:
+        make_project(Path(location) / "demo")
+        notebook = executed(NOTEBOOK, Path(location))
     nbformat.write(notebook, output)  # type: ignore[no-untyped-call]
     return 0
 

@@ -110,7 +110,7 @@ def table(known: Mapping[str, Path]) -> list[tuple[str, int, int]]:
     return [
         (name, len(members), sum(lines[member] for member in members))
         for name in (*ROOMS, FACADE)
-        if (members := [each for each in known if room(each) == name])
+        if (members := [item for item in known if room(item) == name])
     ]
 
 

@@ -40,9 +40,9 @@ def service_map(
         box.number = number
     edges = {Edge(boxes[service], boxes[needed]): (service, needed) for service, needed in needs}
     sizes = {box: (len(name) * _CHARACTER + 2 * _MARGIN, _HEIGHT) for name, box in boxes.items()}
-    places = layout(Diagram(list(boxes.values()), list(edges), ()), sizes, {})
+    locations = layout(Diagram(list(boxes.values()), list(edges), ()), sizes, {})
     kinds = {edge: _kind(pair, affected, wrong) for edge, pair in edges.items()}
-    return "\n".join(_elements(places, kinds, affected, wrong, title)) + "\n"
+    return "\n".join(_elements(locations, kinds, affected, wrong, title)) + "\n"
 
 
 def _ordered(needs: Sequence[tuple[str, str]]) -> list[str]:
@@ -63,9 +63,9 @@ def _kind(pair: tuple[str, str], affected: Mapping[str, int], wrong: tuple[str, 
 
 
 def _elements(
-    places: Layout, kinds: Mapping[Edge, str], affected: Mapping[str, int], wrong: tuple[str, str], title: str
+    locations: Layout, kinds: Mapping[Edge, str], affected: Mapping[str, int], wrong: tuple[str, str], title: str
 ) -> Iterator[str]:
-    width, height = f"{places.width:.0f}", f"{places.height + _FOOT:.0f}"
+    width, height = f"{locations.width:.0f}", f"{locations.height + _FOOT:.0f}"
     yield (
         f'<svg xmlns="{NAMESPACE}" class="map" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'role="img">'
@@ -77,14 +77,14 @@ def _elements(
             'markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8 Z"/></marker>'
         )
     yield '</defs>\n<rect class="page" width="100%" height="100%"/>'
-    for edge in sorted(places.paths, key=lambda edge: ("flow", "path", "wrong").index(kinds[edge])):
+    for edge in sorted(locations.paths, key=lambda edge: ("flow", "path", "wrong").index(kinds[edge])):
         kind = kinds[edge]
         told = f"{edge.source.title} needs {edge.target.title}"
         yield (
-            f'<path class="{kind}" d="{curve(places.paths[edge])}" marker-end="url(#{kind})">'
+            f'<path class="{kind}" d="{curve(locations.paths[edge])}" marker-end="url(#{kind})">'
             f"<title>{escape(told)}</title></path>"
         )
-    for box, area in places.boxes.items():
+    for box, area in locations.boxes.items():
         distance = affected.get(box.title)
         kind = "service" if distance is None else "hit" if distance else "cause"
         yield (
@@ -92,7 +92,7 @@ def _elements(
             f'height="{area.height:.1f}" rx="4"/>'
         )
         yield f'<text x="{area.x + _MARGIN:.1f}" y="{area.y + 17:.1f}">{escape(box.title)}</text>'
-    yield from _legend(places.height + 18, wrong, title)
+    yield from _legend(locations.height + 18, wrong, title)
     yield "</svg>"
 
 

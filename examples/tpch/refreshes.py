@@ -37,9 +37,9 @@ def main(tables: Path, logs: Path, versions: int = 40, share: int = 1_000, seed:
 
 def drawn(keys: pl.Series, versions: int, share: int, seed: int) -> pl.DataFrame:
     """(key, version, diff): when each order comes, and when some of them go."""
-    each = max(len(keys) // share, 1)
-    chosen = np.random.default_rng(seed).choice(keys.sort().to_numpy(), size=(2, versions, each), replace=False)
-    later = pl.DataFrame({"key": chosen[0].ravel(), "version": np.repeat(np.arange(1, versions + 1), each)})
+    item = max(len(keys) // share, 1)
+    chosen = np.random.default_rng(seed).choice(keys.sort().to_numpy(), size=(2, versions, item), replace=False)
+    later = pl.DataFrame({"key": chosen[0].ravel(), "version": np.repeat(np.arange(1, versions + 1), item)})
     gone = later.select(key=pl.Series(chosen[1].ravel()), version="version", diff=pl.lit(-1, pl.Int64))
     come = keys.to_frame("key").join(later, on="key", how="left").with_columns(pl.col("version").fill_null(0))
     return pl.concat([come.with_columns(diff=pl.lit(1, pl.Int64)), gone]).sort("version", "diff", "key")

@@ -129,7 +129,7 @@ class Airflow:
     def _has(self, dag: str) -> bool:
         errors = self.call("GET", "importErrors")["import_errors"]
         assert errors == []
-        return dag in [each["dag_id"] for each in self.call("GET", "dags")["dags"]]
+        return dag in [item["dag_id"] for item in self.call("GET", "dags")["dags"]]
 
     def _is_healthy(self, processes: list[subprocess.Popen[bytes]]) -> bool:
         ended = [service for service, process in zip(SERVICES, processes, strict=True) if process.poll() is not None]

@@ -136,9 +136,9 @@ def _evolved(_: Workshop, folder: Path) -> None:
     (folder / "wider.csv").write_text("src,dst,length,version,diff\nC,D,2,5,-1\nD,A,2.5,5,1\n")
 
 
-def _killed(place: str, *arguments: str) -> Build:
+def _killed(point: str, *arguments: str) -> Build:
     def build(shop: Workshop, folder: Path) -> None:
-        ended = shop.command(folder, *shop.placed(folder, arguments), DDCORE_FAILPOINT=place)
+        ended = shop.command(folder, *shop.placed(folder, arguments), DDCORE_FAILPOINT=point)
         assert ended.code == -signal.SIGKILL
         shop.forget_holder(folder)  # the note is on the next one killed
 
@@ -154,7 +154,7 @@ def _refreshed(shop: Workshop, folder: Path) -> None:
 def _damaged(shop: Workshop, folder: Path) -> None:
     """A table whose log cannot be read."""
     warehouse = shop.warehouse(folder)
-    table = min(place for name, place in warehouse.tables() if name.startswith("state/"))
+    table = min(location for name, location in warehouse.tables() if name.startswith("state/"))
     for commit in list(store.entries(table / "_delta_log")):
         shop.write(commit.address, b"garbage")
 

@@ -61,7 +61,7 @@ class Browser:
         """The addresses that the page asked for since it was opened, itself included."""
         events = [json.loads(entry["message"])["message"] for entry in self.logs("performance")]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [each["request"]["url"] for each in sent]
+        return [item["request"]["url"] for item in sent]
 
     def picture(self, file: Path) -> None:
         """Save the whole page as a PNG file."""

@@ -79,11 +79,11 @@ def with_page_header(content: bytes, column: int, header: bytes, page: int) -> b
     begin = get(chunk_of(footer, column), page)
     end, _ = page_header(content, column, page)
     longer = len(header) - (end - begin)
-    for each in range(len(get(group_of(footer), COLUMNS)[1])):
-        chunk = chunk_of(footer, each)
-        for place in (DATA_PAGE, DICTIONARY_PAGE):
-            if has(chunk, place) and get(chunk, place) > begin:
-                put(chunk, place, I64, get(chunk, place) + longer)
+    for number in range(len(get(group_of(footer), COLUMNS)[1])):
+        chunk = chunk_of(footer, number)
+        for location in (DATA_PAGE, DICTIONARY_PAGE):
+            if has(chunk, location) and get(chunk, location) > begin:
+                put(chunk, location, I64, get(chunk, location) + longer)
     chunk = chunk_of(footer, column)
     put(chunk, COMPRESSED, I64, get(chunk, COMPRESSED) + longer)
     return with_footer(content[:begin] + header + content[end:], footer)
@@ -101,7 +101,7 @@ def repeated(rows: int, name: str = "x") -> bytes:
     """An :func:`edges` file of ``rows`` equal rows, in some 1,500 bytes: each page is one run of one value."""
     content = edges(1, names=[name], compression="ZSTD", write_statistics=False)
     footer = footer_of(content)
-    place = len(content) - 8 - _length(content)
+    location = len(content) - 8 - _length(content)
     run, body = _from_varint(rows << 1), b""
     levels = run + b"\1"
     data = struct.pack("<I", len(levels)) + levels + b"\1" + run + b"\0"  # of definition levels, then of indices
@@ -114,15 +114,15 @@ def repeated(rows: int, name: str = "x") -> bytes:
         put(header, 2, I32, len(data))
         put(header, 3, I32, len(packed))
         page = write(header) + packed
-        put(chunk, DICTIONARY_PAGE, I64, place + len(body))
-        put(chunk, DATA_PAGE, I64, place + len(body) + len(dictionary))
+        put(chunk, DICTIONARY_PAGE, I64, location + len(body))
+        put(chunk, DATA_PAGE, I64, location + len(body) + len(dictionary))
         put(chunk, COMPRESSED, I64, len(dictionary) + len(page))
         put(chunk, VALUES, I64, rows)
         drop(chunk, 16)  # sizes of levels
         body += dictionary + page
     put(footer, ROWS, I64, rows)
     put(group_of(footer), GROUP_ROWS, I64, rows)
-    return with_footer(content[:place] + body + content[place:], footer)
+    return with_footer(content[:location] + body + content[location:], footer)
 
 
 # --- trees ------------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def put(tree: Tree, field: int, kind: int, value: Any) -> None:
     """Set a field, there or not."""
     drop(tree, field)
     tree.append([field, kind, value])
-    tree.sort(key=lambda each: each[0])
+    tree.sort(key=lambda item: item[0])
 
 
 def has(tree: Tree, field: int) -> bool:
@@ -147,7 +147,7 @@ def has(tree: Tree, field: int) -> bool:
 
 def drop(tree: Tree, field: int) -> None:
     """Remove a field, if it is there."""
-    tree[:] = [each for each in tree if each[0] != field]
+    tree[:] = [item for item in tree if item[0] != field]
 
 
 def group_of(footer: Tree, number: int = 0) -> Tree:
@@ -164,8 +164,8 @@ def chunk_of(footer: Tree, column: int, group: int = 0) -> Tree:
 
 def integers(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, int]]:
     """Every integer of a tree, with its path for :func:`with_integer`."""
-    for place, (_, kind, value) in enumerate(tree):
-        yield from _integers_in(kind, value, (*path, place))
+    for index, (_, kind, value) in enumerate(tree):
+        yield from _integers_in(kind, value, (*path, index))
 
 
 def _integers_in(kind: int, value: Any, path: Path) -> Iterator[tuple[Path, int]]:
@@ -174,8 +174,8 @@ def _integers_in(kind: int, value: Any, path: Path) -> Iterator[tuple[Path, int]
     elif kind == STRUCT:
         yield from integers(value, path)
     elif kind in (LIST, SET):
-        for place, each in enumerate(value[1]):
-            yield from _integers_in(value[0], each, (*path, place))
+        for index, item in enumerate(value[1]):
+            yield from _integers_in(value[0], item, (*path, index))
 
 
 def with_integer(tree: Tree, path: Path, number: int) -> Tree:
@@ -246,7 +246,7 @@ def _write(kind: int, value: Any) -> bytes:
         inner, values = value
         size = len(values)
         head = bytes([size << 4 | inner]) if size < 15 else bytes([240 | inner]) + _from_varint(size)
-        return head + b"".join(_write(BYTE if inner in (TRUE, FALSE) else inner, each) for each in values)
+        return head + b"".join(_write(BYTE if inner in (TRUE, FALSE) else inner, item) for item in values)
     return write(value)
 
 

@@ -127,10 +127,10 @@ def instants_of(frames: Mapping[str, pl.DataFrame]) -> Any:
     dims = dims_of(frames)
     by_dim: dict[str, dict[int, datetime]] = {}
     for dim in dims:
-        axis = sorted({each for frame in frames.values() for each in frame[dim]})
+        axis = sorted({item for frame in frames.values() for item in frame[dim]})
         by_dim[dim] = {
-            each: datetime(2024, 2, 28, 20, tzinfo=UTC) + timedelta(hours=(11 * number + each) % 17)
-            for number, each in enumerate(axis)
+            item: datetime(2024, 2, 28, 20, tzinfo=UTC) + timedelta(hours=(11 * number + item) % 17)
+            for number, item in enumerate(axis)
             if number % 3 != 1
         }
     return by_dim[dims[0]] if len(dims) == 1 else by_dim
@@ -202,7 +202,7 @@ def advance(session: dd.Session, since: Sequence[Time]) -> None:
     traces = session._worker.state.traces
     for number, trace in enumerate(traces):
         advanced = []
-        for batch in (each.decompress() for each in trace.stored):
+        for batch in (item.decompress() for item in trace.stored):
             times = [*lattice.advance(batch.times[:inputs], frontier), *batch.times[inputs:]]
             advanced.append(arrange(batch.codes, list(batch.words), times, batch.diffs))
         traces[number] = Trace([batch for batch in advanced if len(batch)], session._worker.budget, apart=trace.apart)

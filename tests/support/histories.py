@@ -238,7 +238,7 @@ class History:
         return all(
             sum(diff for at, diff in updates if le(at, time)) >= 0
             for updates in rows.values() if any(diff < 0 for _, diff in updates)
-            for time in product(*({at[place] for at, _ in updates} for place in range(self.dimensions)))
+            for time in product(*({at[location] for at, _ in updates} for location in range(self.dimensions)))
         )  # fmt: skip
 
     def _closed(self, input: str, times: Iterable[Time]) -> bool:
@@ -334,32 +334,32 @@ class History:
 
     def _again(self) -> None:
         """A source that was taken in before: its rows come again only if its ingest was taken back."""
-        sources = [each for each in self.landed.values() if each.source]
+        sources = [item for item in self.landed.values() if item.source]
         if not sources:
             return
-        each = self.rng.choice(sources)
-        said = self.dd("ingest", each.input, str(self.folder / each.source), "--json", "--late", "restate")
+        item = self.rng.choice(sources)
+        said = self.dd("ingest", item.input, str(self.folder / item.source), "--json", "--late", "restate")
         if said.code == 0 and not said.last["nothing_new"]:
-            assert each.undone, said
-            lines = (self.folder / each.source).read_text().splitlines()[1:]
+            assert item.undone, said
+            lines = (self.folder / item.source).read_text().splitlines()[1:]
             parts = [tuple(map(int, line.split(","))) for line in lines]
-            self._land(said, each.input, Counter({(part[:2], part[2:-1]): part[-1] for part in parts}), each.source)
+            self._land(said, item.input, Counter({(part[:2], part[2:-1]): part[-1] for part in parts}), item.source)
 
     def _undo(self) -> None:
-        live = [number for number, each in self.landed.items() if not each.undone]
+        live = [number for number, item in self.landed.items() if not item.undone]
         if not live:
             return
         number = max(live) if self.rng.random() < 0.7 else self.rng.choice(live[-6:])
         said = self.dd("ingest", "--undo", str(number), *(["--late", "restate"] if self.rng.random() < 0.8 else []))
         if said.code == 0:
-            each = self.landed[number]
-            each.undone = True
+            item = self.landed[number]
+            item.undone = True
             self.did["undo"] += 1
-            if each.replaces:
-                self.held[each.input] = each.before
+            if item.replaces:
+                self.held[item.input] = item.before
                 self.did["undo of a restatement"] += 1
             else:
-                self.held[each.input] = _sum(self.held[each.input], Counter({key: -n for key, n in each.rows.items()}))
+                self.held[item.input] = _sum(self.held[item.input], Counter({key: -n for key, n in item.rows.items()}))
 
     def _run(self) -> None:
         words, r = ["run", "--json"], self.rng.random()
@@ -444,7 +444,7 @@ class History:
             log = self._log(f"inputs/{name}", COLUMNS[name], ledger.input_table(name))
             expected = self.held[name]
             if since:
-                log, expected = (_advanced(each, since[0]) for each in (log, expected))
+                log, expected = (_advanced(item, since[0]) for item in (log, expected))
             assert log == expected, f"input {name} holds {log}, not {expected}"
         upper = ledger.upper() or ((0,) * self.dimensions,)
         open_now = {time for log in self.held.values() for _, time in log if is_open(time_of(time), upper)}

@@ -37,8 +37,8 @@ def copy_of_cache(folder: Path, *lacking: str) -> Path:
     compile_kernels()
     target = folder / "kernels" / kernel_folder().name
     shutil.copytree(kernel_folder(), target)
-    for place in (folder, folder / "kernels", target):
-        place.chmod(0o700)
+    for location in (folder, folder / "kernels", target):
+        location.chmod(0o700)
     for name in lacking:
         for file in target.glob(f"{name}.*"):
             file.unlink()

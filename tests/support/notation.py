@@ -50,11 +50,11 @@ def log(text: str, row: Callable[[str], tuple[Any, ...]] = word) -> dict[tuple[A
         if token["row"]:
             undiffed.append(row(token["row"]))
         elif token["diff"]:
-            untimed += [(each, int(token["diff"])) for each in undiffed]
+            untimed += [(item, int(token["diff"])) for item in undiffed]
             undiffed = []
         elif token["time"]:
-            for each, diff in untimed:
-                update = (each, word(token["time"]))
+            for item, diff in untimed:
+                update = (item, word(token["time"]))
                 found[update] = found.get(update, 0) + diff
             untimed = []
     assert end == len(text) and not undiffed and not untimed, f"{text!r} ends in the middle"
@@ -66,9 +66,9 @@ def frame(columns: str, text: str, row: Callable[[str], tuple[Any, ...]] = word)
     updates = log(text, row)
     dims = DIMS[len(next(iter(updates))[1])]
     names = [*columns.split(), *dims, "diff"]
-    assert all(len(names) == len(each) + len(time) + 1 for each, time in updates), f"rows of {text!r} have no {columns}"
+    assert all(len(names) == len(item) + len(time) + 1 for item, time in updates), f"rows of {text!r} have no {columns}"
     return pl.DataFrame(
-        [(*each, *time, diff) for (each, time), diff in updates.items()],
+        [(*item, *time, diff) for (item, time), diff in updates.items()],
         schema=names,
         orient="row",
         infer_schema_length=None,

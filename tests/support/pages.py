@@ -47,8 +47,8 @@ def follow(
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             line, _, expected = step.partition("\n")
             said = _run(line, expected, dd, monkeypatch, binaries)
-            mine, theirs = list(map(_stable, said)), list(map(_stable, expected.splitlines()))
-            assert mine == theirs, f"{line}: {mine} is not {theirs}"
+            own, other = list(map(_stable, said)), list(map(_stable, expected.splitlines()))
+            assert own == other, f"{line}: {own} is not {other}"
             done += 1
     assert done == steps
 
@@ -73,7 +73,7 @@ def _run(line: str, expected: str, dd: Command, monkeypatch: pytest.MonkeyPatch,
         killed = ["Killed"] if done.returncode == -signal.SIGKILL else []  # a shell at a terminal says so
         return done.stdout.splitlines() + killed
     _, out, err = dd(*words[1:], *(["-q"] if words[1] == "init" and not expected else []))
-    return [each for each in [*out, *err] if not each.startswith("{") and word in each]
+    return [item for item in [*out, *err] if not item.startswith("{") and word in item]
 
 
 def _stable(line: str) -> str:

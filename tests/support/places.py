@@ -7,7 +7,7 @@ from pathlib import Path
 from ddcore.io.storage.address import Location
 
 
-def local(place: Location) -> Path:
+def local(location: Location) -> Path:
     """A place that is a path of the file system, as it is in a warehouse in a folder."""
-    assert isinstance(place, Path), f"{place} is no file of this machine"
-    return place
+    assert isinstance(location, Path), f"{location} is no file of this machine"
+    return location

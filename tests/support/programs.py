@@ -506,7 +506,7 @@ class Writer:
             return f"datetime.timedelta(days={number})" if kind in ("date", "time") else str(number)
 
         if name == "sessions":
-            others = [each for each in of.columns if each != column]
+            others = [item for item in of.columns if item != column]
             by = self.rng.sample(others, min(len(others), self.rng.randint(0, 2)))
             arguments = [q(column), length(0, 1, 1, 2), *([f"[{', '.join(map(q, by))}]"] if by else [])]
         else:
@@ -549,7 +549,7 @@ class Writer:
     def concat(self, of: Named, env: list[Named]) -> Any:
         other = self.rng.choice(env)
         columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
-        texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
+        texts = [f"{item.name}.select({self.fit(item, columns)})" for item in (of, other)]
         return f"{texts[0]}.concat({texts[1]})", columns, of.positive and other.positive
 
     @writes("dd.constant")
@@ -588,7 +588,7 @@ class Writer:
         """A difference that may be negative."""
         other = self.rng.choice(env)
         columns = self.fresh(self.rng.choice([["int"], ["int", "int"]]), of)
-        texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
+        texts = [f"{item.name}.select({self.fit(item, columns)})" for item in (of, other)]
         return f"{texts[0]}.concat({texts[1]}.negate())", columns, False
 
     @writes("concat", "negate")
@@ -605,7 +605,7 @@ class Writer:
     def multiset(self, of: Named, env: list[Named]) -> Any:
         other, operation = self.rng.choice(env), self.rng.choice(["union", "intersect", "except_"])
         columns = self.fresh(self.rng.choice([["int"], ["int", "int"], ["int", "str"], ["int", self.nested(of)]]), of)
-        texts = [f"{each.name}.select({self.fit(each, columns)})" for each in (of, other)]
+        texts = [f"{item.name}.select({self.fit(item, columns)})" for item in (of, other)]
         positive = of.positive and other.positive
         allow = "" if positive else ", allow_negative=True"
         return f"{texts[0]}.{operation}({texts[1]}{allow})", columns, positive or operation == "except_"
@@ -693,7 +693,7 @@ class Writer:
         exclude = self.rng.choice(["", "", ', exclude="row"', ', exclude="peers"', ', exclude="ties"'])
         start, end = self.rng.choice(distances), self.rng.choice(distances)
         if kind == "money" and unit == "range":
-            start, end = (f'Decimal("{each}")' if "." in each else each for each in (start, end))
+            start, end = (f'Decimal("{item}")' if "." in item else item for item in (start, end))
         return f".{unit}_between({start}, {end}{exclude})"
 
     @writes("dd.delta_join")
@@ -930,7 +930,7 @@ class Writer:
 
     def prioritized(self, block: Block, start: Named) -> Named:
         """What can be reached, some of the start later than the rest: in whatever order, the result is the same."""
-        steps = next((each for each in block.env if each.positive and len(each.having("int")) > 1), None)
+        steps = next((item for item in block.env if item.positive and len(item.having("int")) > 1), None)
         key, value = start.columns
         if steps is None or start.columns[key] != "int":
             return start
@@ -960,7 +960,7 @@ class Writer:
         columns, names = given.columns, [*given.columns]
         shape = self.rng.choice(["grow", "grow", "shrink", "shrink", "least", "bag", "seeded", "free"])
         if shape == "least" and list(columns.values()) == ["int", "int"]:
-            steps = self.rng.choice([each for each in block.env if len(each.having("int")) > 1])
+            steps = self.rng.choice([item for item in block.env if len(item.having("int")) > 1])
             x, y = self.rng.sample(steps.having("int"), 2)
             text = f"{given.name}.join({steps.name}, on={{{q(names[0])}: {q(x)}}})"
             y = f"{y}_right" if y in columns else y
@@ -1290,5 +1290,5 @@ def _polars_text(dtype: Any) -> str:
     if isinstance(dtype, pl.Map):
         return f"pl.Map({_polars_text(dtype.key)}, {_polars_text(dtype.value)})"
     if isinstance(dtype, pl.Struct):
-        return f"pl.Struct({{{', '.join(f'{q(each.name)}: {_polars_text(each.dtype)}' for each in dtype.fields)}}})"
+        return f"pl.Struct({{{', '.join(f'{q(item.name)}: {_polars_text(item.dtype)}' for item in dtype.fields)}}})"
     return f"pl.{dtype}"

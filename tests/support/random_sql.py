@@ -115,11 +115,11 @@ def query(name: str, seed: int) -> tuple[str, str]:
 
 def check(name: str, peer: Peer, seed: int, outcome: Outcome) -> None:
     """Fold the query of a seed, and ask the other engine, which holds its tables, at each version."""
-    mine, theirs = query(name, seed)
+    own, other = query(name, seed)
     dialect = TARGETS[name].dialect if name in TARGETS else "postgres"
-    where = f"{name} {seed}: {mine}"
+    where = f"{name} {seed}: {own}"
     try:
-        views = program(f"CREATE VIEW result AS {mine}", dialect=dialect)
+        views = program(f"CREATE VIEW result AS {own}", dialect=dialect)
         log = ddcore.replay(views, ("version",), **tables(name, seed))["result"]
     except DdError as error:
         outcome.refuse("ddcore", str(error), where)
@@ -129,19 +129,19 @@ def check(name: str, peer: Peer, seed: int, outcome: Outcome) -> None:
     for version in range(VERSIONS):
         rows = bag(accumulated(log, version).rows())
         try:
-            wanted = bag(peer.rows(theirs, version, schema))
+            wanted = bag(peer.rows(other, version, schema))
         except PeerRefuses as error:
             outcome.refuse("the other", str(error), where)
             return
         has_rows |= bool(wanted)
         if rows != wanted:
-            if dialect == "postgres" and isinstance(peer, DuckDb) and _rounds(mine, tables(name, seed)):
+            if dialect == "postgres" and isinstance(peer, DuckDb) and _rounds(own, tables(name, seed)):
                 outcome.refuse("the other", "rounds what its dialect refuses", where)
                 return
             what = (
                 f"only here {list((rows - wanted).elements())[:3]}, only there {list((wanted - rows).elements())[:3]}"
             )
-            asked = "" if mine == theirs else f"\n    there: {theirs}"
+            asked = "" if own == other else f"\n    there: {other}"
             outcome.wrong.append(f"{where}{asked}\n    at version {version} {what}")
             return
     outcome.equal += 1

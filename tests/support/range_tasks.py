@@ -39,7 +39,7 @@ class Here:
         pieces = [piece for number in range(len(work.reading.shares)) for piece in work.read(number)]
         answers, sent = list[Answer](), list[tuple[int, bytes]]()
         for number in range(work.ranges):
-            bodies = [body for place, body in pieces if place == number]
+            bodies = [body for location, body in pieces if location == number]
             for _ in range(self.rng.choice([1, 1, 2])):
                 self.rng.shuffle(bodies)
                 answer, more = work.write(number, bodies)
@@ -47,7 +47,7 @@ class Here:
             answers.append(attempt[0])
             sent += attempt[1]
         if work.feeds_apart:
-            answers += [work.feed([body for place, body in sent if place == n]) for n in range(work.ranges)]
+            answers += [work.feed([body for location, body in sent if location == n]) for n in range(work.ranges)]
         else:
             assert not sent
         return answers

@@ -41,7 +41,7 @@ def kinds() -> dict[str, type[Operator]]:
         import_module(module.name)
 
     def below(kind: type[Operator]) -> list[type[Operator]]:
-        return [each for child in kind.__subclasses__() for each in (child, *below(child))]
+        return [item for child in kind.__subclasses__() for item in (child, *below(child))]
 
     own = (kind for kind in below(Operator) if kind.__module__.startswith(operators.__name__))  # not a benchmark's
     return {kind.__name__: kind for kind in own if not isabstract(kind) and hasattr(kind, "name")}
@@ -60,7 +60,7 @@ def public() -> dict[str, Public]:
 
 def aggregates() -> dict[str, Callable[..., Any]]:
     """The functions of ddcore that make an aggregate of ``group_by().agg()``, by name: ``dd.sum``."""
-    return {name: each for name, each in _exported() if _mentions(_hints(each).get("return"), Aggregate)}
+    return {name: item for name, item in _exported() if _mentions(_hints(item).get("return"), Aggregate)}
 
 
 def _methods(kind: type, prefix: str) -> list[tuple[str, Callable[..., Any]]]:
@@ -72,7 +72,7 @@ def _methods(kind: type, prefix: str) -> list[tuple[str, Callable[..., Any]]]:
 
 
 def _exported() -> list[tuple[str, Callable[..., Any]]]:
-    return [(f"dd.{name}", each) for name in dir(ddcore) if isfunction(each := getattr(ddcore, name))]
+    return [(f"dd.{name}", item) for name in dir(ddcore) if isfunction(item := getattr(ddcore, name))]
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:

@@ -183,8 +183,8 @@ class Life:
         self.loaded: Ledger | None = None
         self.warm = Warm()  # of runs in this process; all other commands know nothing of it
 
-    def _write(self, place: Path, program: str, marks: bool | None = None) -> None:
-        write(place, program, marks, auto=self.auto, versions=self.versions, days=self.days)
+    def _write(self, point: Path, program: str, marks: bool | None = None) -> None:
+        write(point, program, marks, auto=self.auto, versions=self.versions, days=self.days)
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -193,9 +193,9 @@ class Life:
         words, source = self._drawn("run" if kind == "killed" else kind, rng)
         if not words:
             return
-        place, times = rng.choice(PLACES)
+        point, times = rng.choice(PLACES)
         action = rng.choice(["kill", "kill", "kill", "full", "term"])
-        failpoint = f"{place}:{rng.randint(1, times)}={action}" if rng.random() < 0.2 else ""
+        failpoint = f"{point}:{rng.randint(1, times)}={action}" if rng.random() < 0.2 else ""
         if kind == "killed":  # while it commits
             failpoint = f"{rng.choice(['after-table', 'after-create'])}:{rng.randint(1, 14)}=kill"
         ended = self.command(words, source, failpoint)
@@ -317,7 +317,7 @@ class Life:
         name = rng.choice(sorted(self.attempts))
         old = self.attempts[name]
         late = rng.choice(["refuse", "restate"])
-        if any(each == name for each in self.pending):
+        if any(item == name for item in self.pending):
             return [], ""
         self.attempts[name] = Attempt(old.input, old.rows, "plain")
         return ["ingest", old.input, str(self.project / name), "--late", late], name
@@ -392,7 +392,7 @@ class Life:
         if words[0] == "ingest" and ended.code == 0 and "--undo" not in words:
             report = json.loads(ended.out[-1])
             name = Path(words[2]).name
-            recorded = any(isinstance(each, IngestRecord) and each.sources[0].name == name for each in new)
+            recorded = any(isinstance(item, IngestRecord) and item.sources[0].name == name for item in new)
             assert recorded != report["nothing_new"], report
         self._check_inputs(ledger)
         self._check_waiting(ledger)
@@ -614,7 +614,7 @@ class Life:
 
 def called(*words: str, warm: Warm | None = None) -> Ended:
     """A command in this process, which has its kernels loaded, without the command line."""
-    values = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+    values = {word: words[index + 1] for index, word in enumerate(words[:-1]) if word.startswith("--")}
     project = find_project(Path(values["--project"]), {})
     number = {word: int(value) for word, value in values.items() if value.isdecimal()}
     out: list[str] = []
@@ -651,13 +651,13 @@ def advanced(log: Log, since: int) -> Log:
     return Log({key: diff for key, diff in total.items() if diff})
 
 
-def write(place: Path, program: str, marks: bool | None, *, auto: bool, versions: int, days: int) -> None:
+def write(point: Path, program: str, marks: bool | None, *, auto: bool, versions: int, days: int) -> None:
     """A project, with both inputs or with those that its program reads."""
-    place.mkdir(parents=True, exist_ok=True)
+    point.mkdir(parents=True, exist_ok=True)
     marks = "marks" in INPUTS[program] if marks is None else marks
-    (place / "program.py").write_text(PROGRAMS[program])
+    (point / "program.py").write_text(PROGRAMS[program])
     text = _SETTINGS.format(marks=_MARKS if marks else "", auto=str(auto).lower(), versions=versions, days=days)
-    (place / "dd.toml").write_text(text)
+    (point / "dd.toml").write_text(text)
 
 
 @functools.cache

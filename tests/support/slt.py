@@ -119,7 +119,7 @@ class Tables:
         """The queries of all views, in the order in which they were made."""
         found = self.connection.execute("SELECT sql FROM sqlite_master WHERE type = 'view' ORDER BY rowid").fetchall()
         matched = (_VIEW.match(sql) for (sql,) in found)
-        return {each[1]: each[2] for each in matched if each}
+        return {item[1]: item[2] for item in matched if item}
 
     def rows(self, name: str, schema: Mapping[str, str]) -> Rows:
         """The rows of a table, in the types of its columns."""
@@ -187,9 +187,9 @@ class Moments:
 
         def together(**inputs: Any) -> dict[str, Any]:
             outputs = {}
-            for place, query in enumerate(queries):
+            for index, query in enumerate(queries):
                 try:
-                    outputs[f"q{place}"] = self.program_of(query)(**inputs)["result"]
+                    outputs[f"q{index}"] = self.program_of(query)(**inputs)["result"]
                 except DdError as error:
                     refused[query.line] = str(error)
             return outputs or {"none": dd.constant({"refused": [True]})}
@@ -202,9 +202,9 @@ class Moments:
                 return {}
             halves = [range(len(queries) // 2), range(len(queries) // 2, len(queries))]
             return {
-                half[place]: log
+                half[index]: log
                 for half in halves
-                for place, log in self.results([queries[at] for at in half], refused).items()
+                for index, log in self.results([queries[at] for at in half], refused).items()
             }
         return {int(name[1:]): log for name, log in logs.items() if name != "none"}
 
@@ -230,11 +230,11 @@ def at_version(log: pl.DataFrame, version: int) -> list[tuple[Any, ...]]:
 def sampled(text: str, number: int, rng: random.Random) -> list[Statement | Query]:
     """The statements of a file, up to the last of ``number`` queries drawn from it, and these."""
     all_records = list(records(text))
-    places = [place for place, item in enumerate(all_records) if isinstance(item, Query)]
-    chosen = {*rng.sample(places, min(number, len(places)))}
+    locations = [index for index, item in enumerate(all_records) if isinstance(item, Query)]
+    chosen = {*rng.sample(locations, min(number, len(locations)))}
     last = max(chosen, default=-1)
     return [
-        item for place, item in enumerate(all_records[: last + 1]) if isinstance(item, Statement) or place in chosen
+        item for index, item in enumerate(all_records[: last + 1]) if isinstance(item, Statement) or index in chosen
     ]
 
 
@@ -298,11 +298,11 @@ class _Check:
             part = self.waiting[start : start + TOGETHER]
             refused: dict[int, str] = {}
             logs = self.moments.results([query for query, _, _ in part], refused)
-            for place, (query, version, in_order) in enumerate(part):
-                if place not in logs:
+            for index, (query, version, in_order) in enumerate(part):
+                if index not in logs:
                     self.found.refuse(refused.get(query.line, "no result"), f"{self.name}:{query.line}")
                 else:
-                    self._require(query, formatted(at_version(logs[place], version), query.types), in_order)
+                    self._require(query, formatted(at_version(logs[index], version), query.types), in_order)
 
     def _require(self, query: Query, rows: list[tuple[str, ...]], in_order: list[tuple[str, ...]] | None) -> None:
         if in_order is None and query.order == "nosort" and len(rows) > 1:
@@ -331,15 +331,15 @@ class _Check:
         for step in range(-1, steps):
             if step >= 0:
                 one = [_random(self.tables, self.rng.choice(changed), self.rng, schemas)]
-                self._execute([f"DELETE FROM {each}" for each in changed] if step == empty_at else one)
+                self._execute([f"DELETE FROM {item}" for item in changed] if step == empty_at else one)
             later.note(self.tables)
             answers.append([self._answer(query) for query in views])
         logs = later.results(views, {})
-        for place, version in product(sorted(logs), range(later.version + 1)):
-            query, wanted = views[place], answers[version][place]
+        for location, version in product(sorted(logs), range(later.version + 1)):
+            query, wanted = views[location], answers[version][location]
             if wanted is not None:
                 self.found.versions += 1
-                rows = formatted(at_version(logs[place], version), query.types)
+                rows = formatted(at_version(logs[location], version), query.types)
                 if sorted(rows) != sorted(wanted):
                     self._wrong(query, f", after {version} statements", rows, sorted(wanted))
 
@@ -359,30 +359,30 @@ def _random(tables: Tables, table: str, rng: random.Random, schemas: Mapping[str
     """An INSERT, UPDATE or DELETE of a table: values are those of its other rows, small numbers and nulls."""
     rows = tables.connection.execute(f"SELECT rowid, * FROM {table}").fetchall()
     columns = list(schemas[table].items())
-    keys = {each[1] for each in tables.connection.execute(f"PRAGMA table_info({table})").fetchall() if each[5]}
+    keys = {item[1] for item in tables.connection.execute(f"PRAGMA table_info({table})").fetchall() if item[5]}
 
-    def value(place: int, kind: str, is_key: bool) -> str:
+    def value(index: int, kind: str, is_key: bool) -> str:
         if is_key:
             return str(rng.randrange(10_000)) if kind != "string" else f"'k{rng.randrange(10_000)}'"
         if rng.random() < 0.15:
             return "NULL"
         if rows and rng.random() < 0.6:
-            known = rng.choice(rows)[place + 1]
+            known = rng.choice(rows)[index + 1]
             return "NULL" if known is None else f"'{known}'" if isinstance(known, str) else repr(known)
         number = rng.randrange(-3, 100)
         return f"'t{number}'" if kind == "string" else f"{number}.5" if kind == "float64" else str(number)
 
     what = rng.random()
     if not rows or what < 0.5:
-        values = ", ".join(value(place, kind, c in keys) for place, (c, kind) in enumerate(columns))
+        values = ", ".join(value(index, kind, c in keys) for index, (c, kind) in enumerate(columns))
         return f"INSERT INTO {table} VALUES ({values})"
     row = rng.choice(rows)[0]
     if what < 0.75:
         return f"DELETE FROM {table} WHERE rowid = {row}"
-    free = [place for place, (c, _) in enumerate(columns) if c not in keys] or [0]
-    place = rng.choice(free)
-    column, kind = columns[place]
-    return f"UPDATE {table} SET {column} = {value(place, kind, column in keys)} WHERE rowid = {row}"
+    free = [index for index, (c, _) in enumerate(columns) if c not in keys] or [0]
+    index = rng.choice(free)
+    column, kind = columns[index]
+    return f"UPDATE {table} SET {column} = {value(index, kind, column in keys)} WHERE rowid = {row}"
 
 
 # -- the suite --------------------------------------------------------------------------------------------------------
@@ -409,11 +409,11 @@ def fetched() -> Path:
 def quotas(archive: Path, number: int) -> list[tuple[str, int]]:
     """How many queries to draw of each file: as many of each, all of those that have fewer."""
     with zipfile.ZipFile(archive) as suite:
-        files = [each for each in suite.infolist() if each.filename.endswith(".test")]
+        files = [item for item in suite.infolist() if item.filename.endswith(".test")]
         counts = sorted((_queries(suite.read(file)), file.filename) for file in files)
     shares, left = [], number
-    for place, (count, name) in enumerate(counts):
-        share = min(count, -(-left // (len(counts) - place)))
+    for index, (count, name) in enumerate(counts):
+        share = min(count, -(-left // (len(counts) - index)))
         shares.append((name, share))
         left -= share
     return shares

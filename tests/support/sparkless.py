@@ -42,13 +42,13 @@ class Process:
     """A process that works on one task at a time."""
 
     def __init__(self) -> None:
-        self.words, theirs = Pipe()
-        number = theirs.fileno()
+        self.words, other = Pipe()
+        number = other.fileno()
         self.process = subprocess.Popen(
             [sys.executable, "-c", f"import sparkless; sparkless.serve({number})"],
             pass_fds=[number], env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}, start_new_session=True,
         )  # fmt: skip
-        theirs.close()
+        other.close()
 
     def kill(self) -> None:
         if self.process.poll() is None:
@@ -221,7 +221,7 @@ class Stage:
                 (said if kind == "gather" else results)[rank] = what
             if len(said) == number:
                 for rank in range(number):
-                    _processes[rank].words.send([said[each] for each in range(number)])
+                    _processes[rank].words.send([said[item] for item in range(number)])
                 said.clear()
         return [results[rank] for rank in range(number)]
 

@@ -179,9 +179,9 @@ def page() -> str:
         "| --- | --- | --- | --- |",
     ]
     for name in sorted(set().union(*names.values())):
-        lines.append(f"| `{name}` | " + " | ".join("yes" if name in names[each] else "" for each in ENGINES) + " |")
+        lines.append(f"| `{name}` | " + " | ".join("yes" if name in names[item] else "" for item in ENGINES) + " |")
     lines += ["", "## What is not here", "", "| functions | they |", "| --- | --- |"]
-    lines += [f"| {', '.join(f'`{name}`' for name in each.split())} | {why} |" for each, why in MISSING.items()]
+    lines += [f"| {', '.join(f'`{name}`' for name in item.split())} | {why} |" for item, why in MISSING.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -74,9 +74,9 @@ class DuckDb:
             raise PeerRefuses(str(error).partition("\n")[0]) from error
 
 
-def _with_spans(row: tuple[Any, ...], places: Sequence[int]) -> tuple[Any, ...]:
+def _with_spans(row: tuple[Any, ...], locations: Sequence[int]) -> tuple[Any, ...]:
     """A row whose intervals are texts, which would else be lengths without their months."""
-    return tuple(span(value) if number in places and value else value for number, value in enumerate(row))
+    return tuple(span(value) if number in locations and value else value for number, value in enumerate(row))
 
 
 class Spark:

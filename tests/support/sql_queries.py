@@ -135,21 +135,21 @@ class RandomQuery:
 
     def _bracket(self, depth: int) -> tuple[str, list[Named]]:
         """A join in parentheses."""
-        (left, mine), (right, theirs) = self._table(depth and depth - 1), self._table(depth and depth - 1)
-        one, other = self._some("int", mine), self._some("int", theirs)
+        (left, own), (right, others) = self._table(depth and depth - 1), self._table(depth and depth - 1)
+        one, other = self._some("int", own), self._some("int", others)
         on = f"{one} = {other}" if one and other else "1 = 1"
-        return f"({left} {self.rng.choice(('JOIN', 'LEFT JOIN', 'FULL JOIN'))} {right} ON {on})", mine + theirs
+        return f"({left} {self.rng.choice(('JOIN', 'LEFT JOIN', 'FULL JOIN'))} {right} ON {on})", own + others
 
     def _beside(self, text: str, columns: list[Named]) -> tuple[str, list[Named]]:
         """Tables and the nearest row of another one, or a series or the elements of a list that depend on them."""
         self._aliases += 1
         alias, value, draw = f"t{self._aliases}", self._some("int", columns), self.rng.random()
         if draw < 0.3 or not self.target.has("series"):
-            names, place = self.rng.choice((("e", ""), ("e, i", " WITH ORDINALITY")))
+            names, location = self.rng.choice((("e", ""), ("e, i", " WITH ORDINALITY")))
             lists = self._list(columns)
             if self.target.has("several lists") and self.rng.random() < 0.4:
                 lists, names = f"{lists}, {self._list(columns)}", f"o, {names}"
-            elements = f"unnest({lists}){place} AS {alias}({names})"
+            elements = f"unnest({lists}){location} AS {alias}({names})"
             on = self.rng.choice(("CROSS JOIN {}", "LEFT JOIN LATERAL {} ON true"))
             return f"{text} {on.format(elements)}", [
                 *columns,
@@ -209,7 +209,7 @@ class RandomQuery:
     # -- values -------------------------------------------------------------------------------------------------------
 
     def _some(self, kind: str, scope: Sequence[Named]) -> str:
-        fitting = [name for name, each in scope if each == kind]
+        fitting = [name for name, item in scope if item == kind]
         return self.rng.choice(fitting) if fitting else ""
 
     def value(self, kind: str, scope: list[Named], depth: int) -> str:  # noqa: PLR0911, PLR0912  (one case, one return)

@@ -192,7 +192,7 @@ class StarQuery:
     def _called(self, column: _Column, scope: Sequence[_Column]) -> str:
         """A column by its bare name, where that is clear and by chance, or with its table; without both, another."""
         if not _has_name(column, scope):
-            column = self.rng.choice([each for each in scope if each.table] or [_Column("0", "", "0")])
+            column = self.rng.choice([item for item in scope if item.table] or [_Column("0", "", "0")])
         bare = not column.table or (_is_clear(column, scope) and self._chance(0.5))
         return both(column.name if bare else f"{column.table}.{column.name}", column.text)
 
@@ -235,7 +235,7 @@ class StarQuery:
         self._aliases += 1
         around, name = self.rng.choice(columns), f"l{self._aliases}"
         condition = f"{alias}.{self.rng.choice(names)} {self.rng.choice(('=', '<'))} {around.table}.{around.name}"
-        own = [_Column(each, name, f"{name}.{each}") for each in names]
+        own = [_Column(item, name, f"{name}.{item}") for item in names]
         return _Item(f"LATERAL (SELECT * FROM {text} WHERE {condition}) AS {name}", own, {name: own})
 
     def _item(self, depth: int) -> _Item:
@@ -273,8 +273,8 @@ class StarQuery:
                 condition = "1 = 0"
             return _Item(f"{item.text} {side}JOIN {text} ON {condition}", columns, tables)
         pairs = [(next(c for c in item.star if c.name == n), next(c for c in own if c.name == n)) for n in merged]
-        on = " AND ".join(f"{mine.text} = {theirs.text}" for mine, theirs in pairs)
-        front = [_Column(mine.name, "", _merged(side, mine.text, theirs.text)) for mine, theirs in pairs]
+        on = " AND ".join(f"{ours.text} = {other.text}" for ours, other in pairs)
+        front = [_Column(ours.name, "", _merged(side, ours.text, other.text)) for ours, other in pairs]
         rest = [column for column in item.star + own if column.name not in merged]
         written = f"{item.text} {both(head, f'{side}JOIN')} {text}{both(condition, f' ON {on}')}"
         return _Item(written, front + rest, tables)
@@ -315,7 +315,7 @@ class StarQuery:
             return self._simple(columns)
         if draw < 0.4:
             return f"({self._condition(columns, depth - 1, 1)} OR {self._simple(columns)})"
-        clear = [each for each in columns if each.table]
+        clear = [entry for entry in columns if entry.table]
         if draw < 0.7 or not clear:
             negated = self.rng.choice(("", "", "NOT "))
             width = 1 if negated else min(self.rng.choice((1, 1, 2, 2, 3)), most)
@@ -327,10 +327,10 @@ class StarQuery:
         if self._chance(0.3) and not re.search("RIGHT|FULL|LATERAL", self._joined(items)):
             items[-1] = self._joined_around(items[-1], around)  # ddcore refuses it beside these
         inside = [column for item in items for column in item.star]
-        mine = self._called(self.rng.choice(inside), inside)
+        own = self._called(self.rng.choice(inside), inside)
         sign = self.rng.choice(("=", "=", "<>", "<"))
         star = both("*", ", ".join(column.text for column in inside))
-        asked = f"SELECT {star} FROM {self._joined(items)} WHERE {mine} {sign} {around.table}.{around.name}"
+        asked = f"SELECT {star} FROM {self._joined(items)} WHERE {own} {sign} {around.table}.{around.name}"
         if sign == "=" and len(inside) == 1:
             return f"{self._called(self.rng.choice(columns), columns)} IN ({asked})"
         return f"{self.rng.choice(('', 'NOT '))}EXISTS ({asked})"
@@ -338,7 +338,7 @@ class StarQuery:
 
 def _is_clear(column: _Column, scope: Sequence[_Column]) -> bool:
     """Whether the bare name of a column means it and no other."""
-    return [each for each in scope if each.name == column.name] in ([column], [])
+    return [item for item in scope if item.name == column.name] in ([column], [])
 
 
 def _has_name(column: _Column, scope: Sequence[_Column]) -> bool:

@@ -99,7 +99,7 @@ def _log(rng: random.Random, schema: Mapping[str, Any], versions: int, rows: int
     columns = [
         _column(name, kind, [row[number] for row in updates]) for number, (name, kind) in enumerate(schema.items())
     ]
-    times, diffs = ([row[place] for row in updates] for place in (-2, -1))
+    times, diffs = ([row[location] for row in updates] for location in (-2, -1))
     return pl.DataFrame([*columns, pl.Series("version", times, pl.Int64), pl.Series("diff", diffs, pl.Int64)])
 
 
@@ -136,7 +136,7 @@ def accumulated(log: pl.DataFrame, version: int) -> pl.DataFrame:
     columns = [name for name in log.columns if name not in ("version", "diff")]
     counts = log.filter(pl.col("version") <= version).group_by(columns).agg(pl.col("diff").sum())
     assert counts.filter(pl.col("diff") < 0).is_empty(), "a row is there less than not at all"
-    numbers = [place for place, count in enumerate(counts["diff"]) for _ in range(count)]
+    numbers = [index for index, count in enumerate(counts["diff"]) for _ in range(count)]
     return counts.select(columns)[numbers]
 
 

@@ -46,7 +46,7 @@ def records(text: str, database: str = DATABASE) -> Iterator[Statement | Query]:
         lines = block.split("\n")
         height = len(lines) - 1
         lines = lines[: len(block.rstrip("\n").split("\n"))]
-        if any(each and not each.startswith("#") for each in lines):
+        if any(item and not item.startswith("#") for item in lines):
             record = _record(lines, line, database)
             if record == "halt":
                 return
@@ -91,7 +91,7 @@ def _written(value: Any, kind: str) -> str:
     if kind == "R":
         return f"{float(value):.3f}"
     text = str(int(value)) if isinstance(value, bool) else str(value)
-    return "".join(each if " " <= each <= "~" else "@" for each in text) or "(empty)"
+    return "".join(item if " " <= item <= "~" else "@" for item in text) or "(empty)"
 
 
 def matches(query: Query, rows: Sequence[tuple[str, ...]]) -> bool:

@@ -29,8 +29,8 @@ class Standalone:
     def __enter__(self) -> Standalone:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            place = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.page)]
-            self._start("master.Master", *place)
+            location = ["--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self.page)]
+            self._start("master.Master", *location)
             self._wait(lambda: self._status()["status"] == "ALIVE")
             self.grow()
         except BaseException:
@@ -99,9 +99,9 @@ class Standalone:
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for item in sockets:
+            item.bind(("127.0.0.1", 0))
+        return [item.getsockname()[1] for item in sockets]
     finally:
-        for each in sockets:
-            each.close()
+        for item in sockets:
+            item.close()

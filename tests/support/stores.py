@@ -37,16 +37,16 @@ class StoreShop(Workshop):
     def duplicate(self, base: Path, folder: Path) -> None:
         shutil.copytree(base, folder)
         source, target = self.root(base), self.root(folder)
-        for place, _, _ in objects.entries(source):
-            objects.put(target / place.relative_to(source), objects.read(place))
+        for location, _, _ in objects.entries(source):
+            objects.put(target / location.relative_to(source), objects.read(location))
 
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder)
-        objects.delete(place for place, _, _ in objects.entries(self.root(folder)))
+        objects.delete(location for location, _, _ in objects.entries(self.root(folder)))
 
-    def write(self, place: Location, content: bytes) -> None:
-        assert isinstance(place, Address)
-        objects.put(place, content)
+    def write(self, location: Location, content: bytes) -> None:
+        assert isinstance(location, Address)
+        objects.put(location, content)
 
     def forget_holder(self, folder: Path) -> None:
         """Whoever takes over from a killed process releases the lock at its end."""

@@ -190,7 +190,7 @@ class _Reader:
 
     def _log(self) -> str:
         """Every version that changed an output is in one run. Of versions without updates there may be no run."""
-        runs = [range(each["first"], each["last"] + 1) for each in self._said("log") if each["kind"] == "run"]
+        runs = [range(item["first"], item["last"] + 1) for item in self._said("log") if item["kind"] == "run"]
         changed = {row["version"] for rows in self.rows.values() for row in rows if row["version"] <= self.last}
         folded = Counter(version for run in runs for version in run)
         assert folded[self.last] == 1 and all(folded[version] == 1 for version in changed), folded
@@ -251,7 +251,7 @@ def _write(root: Path, input: str, sources: Sequence[str], failpoint: str | None
         os.environ["DDCORE_FAILPOINT"] = failpoint
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  (until the process ends)
     folded = Ledger.load(Warehouse(root / "warehouse")).last_folded()
-    for source in sources if folded is None else [each for each in sources if int(Path(each).stem) > folded.version]:
+    for source in sources if folded is None else [item for item in sources if int(Path(item).stem) > folded.version]:
         for words in (["ingest", input, source], ["run"]):
             if code := run_command([*words, "-q", "--project", str(root)]):
                 raise SystemExit(code)

@@ -86,7 +86,7 @@ def suite() -> tuple[list[str], Schemas]:
             for name in ("fixtures/optimizer/tpc-ds/tpc-ds.sql", "helpers.py")
         )
     kept = [line for line in text.splitlines() if line.strip() and not line.startswith(("--", "#"))]
-    queries = [each.strip() for each in "\n".join(kept).split(";")][::2]  # the others are what sqlglot makes of them
+    queries = [part.strip() for part in "\n".join(kept).split(";")][::2]  # the others are what sqlglot makes of them
     tree = ast.parse(helpers)
     columns = next(
         node.value
@@ -114,19 +114,21 @@ def literals(query: exp.Expr) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for node in query.find_all(exp.EQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between, exp.Like):
         own = [*node.walk(prune=lambda part: isinstance(part, exp.Query | exp.AggFunc))]
-        names = [each.name.lower() for each in own if isinstance(each, exp.Column)]
-        values = [_value(each) for each in own if isinstance(each, exp.Literal)]
+        names = [item.name.lower() for item in own if isinstance(item, exp.Column)]
+        values = [_value(item) for item in own if isinstance(item, exp.Literal)]
         ints = [value for value in values if isinstance(value, int)]
         values += [a + b for a, b in itertools.pairwise(ints)]
         if isinstance(node, exp.GT | exp.GTE):
-            numbers = [each for each in values if isinstance(each, int | float)]
-            values += [type(each)(each * 1.5) + 1 for each in numbers] + [int(each * 2) + 1 for each in numbers]
+            numbers = [item for item in values if isinstance(item, int | float)]
+            values += [type(number)(number * 1.5) + 1 for number in numbers] + [
+                int(number * 2) + 1 for number in numbers
+            ]
         if isinstance(node, exp.LT | exp.LTE):
-            values += [type(each)(each / 1.5) - 1 for each in values if isinstance(each, int | float)]
+            values += [type(item)(item / 1.5) - 1 for item in values if isinstance(item, int | float)]
         for name in names:
             found.setdefault(name, []).extend(values)
     for node in query.find_all(exp.EQ):  # columns that are compared share what they are compared with
-        names = [each.name.lower() for each in node.find_all(exp.Column)]
+        names = [item.name.lower() for item in node.find_all(exp.Column)]
         both = [value for name in names for value in found.get(name, [])]
         found |= {name: list(both) for name in names}
     for node in query.find_all(exp.Is):
@@ -173,10 +175,10 @@ def _log(
     if table == "date_dim":
         columns |= _calendar(_days(rng, known, number))
     updates = []
-    for place, row in enumerate(zip(*columns.values(), strict=True)):
+    for index, row in enumerate(zip(*columns.values(), strict=True)):
         version = rng.choice((0, 0, 0, *range(VERSIONS)))
         updates.append((*row, version, 1))
-        if place % 4 == 0 and version < VERSIONS - 1:
+        if index % 4 == 0 and version < VERSIONS - 1:
             updates.append((*row, VERSIONS - 1, -1))
     return pl.DataFrame(updates, {**schema, "version": pl.Int64, "diff": pl.Int64}, orient="row")
 
@@ -185,14 +187,14 @@ def _days(rng: random.Random, known: Mapping[str, list[Any]], number: int) -> li
     """Days that the query names, by date, by year and month or by the number of a month; others near these, a few weeks
     and 52 and 53 weeks later; each once.
     """
-    years = [each for each in known.get("d_year", []) if isinstance(each, int) and 1990 < each < 2010]
-    months = [each for each in known.get("d_moy", []) if isinstance(each, int) and 0 < each <= 12]
-    doms = [each for each in known.get("d_dom", []) if isinstance(each, int) and 0 < each <= 28]
-    named = [each for name, values in known.items() if name.endswith("date") for each in values]
-    days = {each for each in named if isinstance(each, date)}
-    for each in known.get("d_month_seq", []):
-        if isinstance(each, int) and 1000 < each < 1400:
-            days.add(date(1900 + each // 12, each % 12 + 1, rng.randint(1, 28)))
+    years = [item for item in known.get("d_year", []) if isinstance(item, int) and 1990 < item < 2010]
+    months = [item for item in known.get("d_moy", []) if isinstance(item, int) and 0 < item <= 12]
+    doms = [item for item in known.get("d_dom", []) if isinstance(item, int) and 0 < item <= 28]
+    named = [value for name, values in known.items() if name.endswith("date") for value in values]
+    days = {item for item in named if isinstance(item, date)}
+    for item in known.get("d_month_seq", []):
+        if isinstance(item, int) and 1000 < item < 1400:
+            days.add(date(1900 + item // 12, item % 12 + 1, rng.randint(1, 28)))
     for _ in range(number // 3):
         year = rng.choice(years or [2000]) + rng.choice((0, 0, 0, -1, 1))
         days.add(date(year, rng.choice(months or range(1, 13)), rng.choice(doms or range(1, 29))))
@@ -226,7 +228,7 @@ def _values(
 ) -> Iterator[int | float | str | date | None]:
     """Values of a column: those that the query compares it with, mostly; a few others, and nulls."""
     literal = known.get(name, [])
-    wanted = [each for each in literal if each is not None and _fits(each, kind)]
+    wanted = [item for item in literal if item is not None and _fits(item, kind)]
     nulls = 0.4 if None in literal else 0.0 if name.endswith("_sk") else 0.02
     keys = 60 if "date_sk" in name else size.dimension
     while True:
@@ -234,8 +236,8 @@ def _values(
         if draw < nulls:
             yield None
         elif wanted and draw < 0.92:
-            each = rng.choice(wanted)
-            yield float(each) if kind == pl.Float64 else each
+            item = rng.choice(wanted)
+            yield float(item) if kind == pl.Float64 else item
         elif kind == pl.Int64:
             yield rng.randrange(keys if name.endswith("_sk") else size.numbers)
         elif kind == pl.Float64:
@@ -272,7 +274,7 @@ def check(number: int, text: str, schemas: Schemas, seed: int) -> tuple[str, int
     tables = tables_for(number, query, schemas, seed)
     with database(tables, 0) as connection:
         columns = len(connection.execute(f"DESCRIBE {query}").fetchall())
-    names = ", ".join(f"c{place}" for place in range(columns))
+    names = ", ".join(f"c{location}" for location in range(columns))
     try:
         views = program(f"CREATE VIEW result ({names}) AS {query}")
         log = ddcore.replay(views, ("version",), **tables)["result"]
@@ -281,11 +283,11 @@ def check(number: int, text: str, schemas: Schemas, seed: int) -> tuple[str, int
     compared = 0
     for version in range(VERSIONS):
         with database(tables, version) as connection:
-            theirs = bag(connection.execute(query).fetchall())
-        mine = bag(accumulated(log, version).rows())
-        compared += theirs.total()
-        if mine != theirs:
-            both = f"only here {list(mine - theirs)[:3]}, only in DuckDB {list(theirs - mine)[:3]}"
+            other = bag(connection.execute(query).fetchall())
+        own = bag(accumulated(log, version).rows())
+        compared += other.total()
+        if own != other:
+            both = f"only here {list(own - other)[:3]}, only in DuckDB {list(other - own)[:3]}"
             return f"version {version}: {both}", compared
     return "", compared
 

@@ -82,7 +82,7 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def mine(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def copied(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folded project to write to."""
     shutil.copytree(folded, tmp_path / "mine")
     monkeypatch.chdir(tmp_path / "mine")

@@ -9,9 +9,9 @@ __all__ = ["both", "texts"]
 _BOTH = re.compile("«([^«»¦]*)¦([^«»¦]*)»")
 
 
-def both(mine: str, theirs: str) -> str:
+def both(own: str, other: str) -> str:
     """A piece of a query for ddcore and for the other engine; either may hold pieces of this kind."""
-    return f"«{mine}¦{theirs}»" if mine != theirs else mine
+    return f"«{own}¦{other}»" if own != other else own
 
 
 def texts(text: str) -> tuple[str, str]:

@@ -53,7 +53,7 @@ class Scenario:
     @property
     def points(self) -> list[tuple[str, int]]:
         """Each place, each time that it is reached."""
-        return [(place, n) for place, times in self.places.items() for n in range(1, times + 1)]
+        return [(point, n) for point, times in self.places.items() for n in range(1, times + 1)]
 
 
 def contents(project: Project) -> dict[str, pl.DataFrame]:
@@ -135,10 +135,10 @@ class Workshop:
     def remove(self, folder: Path) -> None:
         shutil.rmtree(folder)
 
-    def write(self, place: Location, content: bytes) -> None:
+    def write(self, location: Location, content: bytes) -> None:
         """Write a file of a warehouse, as no command does."""
-        local(place).parent.mkdir(parents=True, exist_ok=True)
-        local(place).write_bytes(content)
+        local(location).parent.mkdir(parents=True, exist_ok=True)
+        local(location).write_bytes(content)
 
     def forget_holder(self, folder: Path) -> None:
         """Let the lock be free, as after a power cut."""
@@ -175,22 +175,22 @@ class Workshop:
         recovery.finish(Ledger.load(self.warehouse(self.copy(base)), Writer()))
         ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT_LOG=str(log))
         assert ended.code == 0, ended
-        places, later = Counter[str](), set[tuple[str, int]]()
-        for place in (line.split()[1] for line in log.read_text().splitlines()):
-            places[place] += 1
-            if place in ("after-intent", "after-run", "after-published"):
+        points, later = Counter[str](), set[tuple[str, int]]()
+        for point in (line.split()[1] for line in log.read_text().splitlines()):
+            points[point] += 1
+            if point in ("after-intent", "after-run", "after-published"):
                 later.clear()
-            elif places["after-run"]:
-                later.add((place, places[place]))
+            elif points["after-run"]:
+                later.add((point, points[point]))
         after = contents(self.project(project))
-        ends = [(place, n) for place in ENDS for n in range(1, places[place] + 1)]
+        ends = [(point, n) for point in ENDS for n in range(1, points[point] + 1)]
         between = tuple(self._after(base, arguments, *end) for end in (ends if len(ends) > 1 else []))
-        return Scenario(base, tuple(arguments), dict(places), frozenset(later), before, after, between)
+        return Scenario(base, tuple(arguments), dict(points), frozenset(later), before, after, between)
 
-    def _after(self, base: Path, arguments: Sequence[str], place: str, n: int) -> dict[str, pl.DataFrame]:
+    def _after(self, base: Path, arguments: Sequence[str], point: str, n: int) -> dict[str, pl.DataFrame]:
         """The rows of all tables when a command has finished one of its parts."""
         project = self.copy(base)
-        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"{place}:{n}")
+        ended = self.command(project, *self.placed(project, arguments), DDCORE_FAILPOINT=f"{point}:{n}")
         assert ended.code == CODES["kill"], ended
         return contents(self.project(project))
 
@@ -205,18 +205,18 @@ class Workshop:
         files = store.entries(self.warehouse(folder).root)
         return {str(file.address) for file in files if file.address.name.endswith(".tmp")}
 
-    def disturb(self, name: str, place: str, n: int, action: str) -> None:
+    def disturb(self, name: str, point: str, n: int, action: str) -> None:
         """Disturb a command at one place and run it again; check what is seen in between and afterwards."""
-        scenario, where = self.scenario(name), f"{name}: {place}:{n}={action}"
+        scenario, where = self.scenario(name), f"{name}: {point}:{n}={action}"
         folder = self.copy(scenario.base)
         project, arguments = self.project(folder), self.placed(folder, scenario.arguments)
         left = self.temporary(folder)  # by the killed commands that made the scenario
-        ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{place}:{n}={action}")
-        is_finished = action.startswith("full") and (place, n) in scenario.later  # what fails is only its compaction
+        ended = self.command(folder, *arguments, DDCORE_FAILPOINT=f"{point}:{n}={action}")
+        is_finished = action.startswith("full") and (point, n) in scenario.later  # what fails is only its compaction
         # A run of some outputs deletes the state that it wrote, as far as it can: retention removes the rest.
-        is_passed_over = action == "full-once" and "--select" in arguments and place == "after-delete"
+        is_passed_over = action == "full-once" and "--select" in arguments and point == "after-delete"
         codes = {0 if is_finished or is_passed_over else CODES[action]}
-        if name in ON_SPARK and place in IN_TASKS:
+        if name in ON_SPARK and point in IN_TASKS:
             codes.add(1)  # it was a task that was killed
         assert ended.code in codes, (where, ended)
         if action != "kill":
@@ -225,12 +225,12 @@ class Workshop:
             assert not any("Traceback" in line for line in ended.err), (where, ended)
         between = contents(project)
         whole = (scenario.before, scenario.after, *scenario.between)
-        assert any(is_same(between, each) for each in whole), f"{where}: half of it is visible"
+        assert any(is_same(between, item) for item in whole), f"{where}: half of it is visible"
         is_known = is_same(between, scenario.after) and not is_same(scenario.before, scenario.after)
         again = self.command(folder, *arguments)
         assert again.code == (2 if is_known and "--undo" in arguments else 0), (where, again)
         notes = [line for line in again.err if "ended without releasing the lock" in line]
-        is_said = ended.code == CODES["kill"] and place != "after-warehouse"
+        is_said = ended.code == CODES["kill"] and point != "after-warehouse"
         assert len(notes) == is_said, (where, again)
         assert_same(contents(project), scenario.after, where)
         check_published(project, is_current=arguments[0] in ("run", "sync"))
