@@ -84,7 +84,11 @@ class _Cutter:
         is_shared = _shared(nodes)
         untyped: set[int] = set()
         is_named = {
-            id(child) for node in nodes if syntax.operation(node) == "AsStruct" for child in syntax.children(node)
+            id(named)
+            for node in nodes
+            if syntax.operation(node) == "AsStruct"
+            for child in syntax.children(node)
+            for named in syntax.namers(child)
         }
         for node in nodes:
             inner = syntax.children(node)

@@ -247,23 +247,33 @@ def columns(tree: Tree) -> list[str]:
     return sorted({node.name for node in every(tree) if isinstance(node, Column)})
 
 
-def result_name(tree: Tree) -> str | None:
-    """What Polars calls the result of a tree, where that does not depend on a rule for names."""
+def namers(tree: Tree) -> Iterator[Tree]:
+    """A tree and the nodes in it, from the top, from which Polars takes the name of its result."""
     while True:
+        yield tree
         match tree:
-            case Column(name) | Alias(_, name):
-                return name
-            case Call("StructExpr.FieldByName"):
-                return str(tree.options)
-            case Renamed():
-                return None
+            case Column() | Alias() | Call("StructExpr.FieldByName"):
+                return
             case Choice():
                 tree = tree.truthy
             case _:
                 inner = children(tree)
                 if not inner:
-                    return "literal" if isinstance(tree, Literal) else None
+                    return
                 tree = inner[0]
+
+
+def result_name(tree: Tree) -> str | None:
+    """What Polars calls the result of a tree, where that does not depend on a rule for names."""
+    for node in namers(tree):
+        match node:
+            case Column(name) | Alias(_, name):
+                return name
+            case Call("StructExpr.FieldByName"):
+                return str(node.options)
+            case Renamed():
+                return None
+    return "literal" if isinstance(node, Literal) else None
 
 
 def is_untyped(node: Tree, known: Container[int]) -> bool:
