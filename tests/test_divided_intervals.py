@@ -130,7 +130,7 @@ def test_copies_count_where_updates_are_divided(limited: bool, tmp_path: Path, m
     text = "out = rows.join_between(ends, 'n', 'a', 'b').group_by('n').agg(c=dd.count())"
     if limited:
         text = "out = rows.join(ends, on={'m': 'a'}).group_by('n').agg(c=dd.count())"
-    case = case_of(0, text, {"rows": rows, "ends": ends})
+    case = case_over(0, text, {"rows": rows, "ends": ends})
     tuning = Tuning(divided_rows=8, message_rows=4, heavy_load=0)
     project = project_of(tmp_path / "p", case, tuning=tuning)
     stage = sparkless.install(monkeypatch, seed=0)

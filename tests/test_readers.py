@@ -338,13 +338,13 @@ def test_a_moved_or_copied_reader_is_another_one(workshop: Workshop, pair: tuple
         ('[inputs]\nfrom = "../chain"', "reads its inputs from ../mine"),
     ],
 )
-def test_mistakes_in_the_file(settings: str, says: str, own: Path, dd: Command) -> None:
+def test_mistakes_in_the_file(settings: str, says: str, copied: Path, dd: Command) -> None:
     for name, text in (("reader", settings), ("chain", '[inputs]\nfrom = "../mine"')):
-        (own.parent / name).mkdir()
-        (own.parent / name / "dd.toml").write_text(f'[project]\nprogram = "program.py:program"\n{text}\n')
-    code, _, err = dd("run", "--project", str(own.parent / "reader"))
+        (copied.parent / name).mkdir()
+        (copied.parent / name / "dd.toml").write_text(f'[project]\nprogram = "program.py:program"\n{text}\n')
+    code, _, err = dd("run", "--project", str(copied.parent / "reader"))
     assert code == 2 and says in err[0] and len(err) <= 2, err
-    assert not (own / "warehouse" / readers.FOLDER).exists()
+    assert not (copied / "warehouse" / readers.FOLDER).exists()
 
 
 def test_what_only_the_other_project_does(workshop: Workshop, pair: tuple[Path, Path]) -> None:
