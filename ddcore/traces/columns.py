@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ddcore import kernels
 from ddcore.base.lattice import advance
@@ -25,6 +26,7 @@ class Columns(ABC):
     """
 
     __slots__ = ("count", "rows")
+    is_compressed: ClassVar[bool] = False
     count: int
     rows: int
     high: np.ndarray | None = None
@@ -215,6 +217,7 @@ class Compressed(Columns):
     """Columns of which each has few bytes for a value."""
 
     __slots__ = ("columns",)
+    is_compressed = True
 
     def __init__(self, columns: Sequence[CompressedColumn]) -> None:
         self.columns = columns
@@ -252,9 +255,9 @@ def together(pieces: Sequence[Columns]) -> Columns:
     """Pieces with the same columns, one after another; in few bytes where all are."""
     if len(pieces) == 1:
         return pieces[0]
-    some = [piece.columns for piece in pieces if isinstance(piece, Compressed)]
-    if len(some) == len(pieces):
-        return Compressed([CompressedColumn.joined(columns) for columns in zip(*some, strict=True)])
+    if all(piece.is_compressed for piece in pieces):
+        numbers = range(pieces[0].count)
+        return Compressed([CompressedColumn.joined([piece.compressed(n) for piece in pieces]) for n in numbers])
     is_wide = any(piece.high is not None for piece in pieces)
     high = np.concatenate([piece.upper() for piece in pieces]) if is_wide else None
     return Plain([np.concatenate(columns) for columns in zip(*pieces, strict=True)], high)

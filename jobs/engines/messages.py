@@ -53,7 +53,7 @@ def grouped(deliveries: Iterable[Delivery], enough: int = PART) -> Iterator[Mess
     sizes = Counter[tuple[int, Rounds, bool]]()
     for delivery in deliveries:
         assert delivery.rounds is not None
-        is_compressed = isinstance(delivery.updates, Compressed)
+        is_compressed = delivery.updates.is_compressed
         key = delivery.arrangement.index, delivery.rounds, is_compressed
         waiting.setdefault(key, []).append(delivery)
         sizes[key] += len(delivery.updates)

@@ -351,7 +351,8 @@ def check_window(
     """
     lower, latest = ledger.upper() or nothing_closed(dims), latest_of(ledger, inputs)
     if last is not None and is_open(last, lower) and not (latest is not None and le(last, latest)):
-        known = "nothing is" if latest is None else f"the last one is {ledger.version_names(dims).shown(latest)}"
+        known = "the last one is" if len(dims) == 1 else "the greatest coordinates are"
+        known = "nothing is" if latest is None else f"{known} {ledger.version_names(dims).shown(latest)}"
         raise UsageError(f"{option}: {named(last, dims)} was not ingested: {known}", f"say {option} latest")
     if first is not None and last is not None and not le(first, last):
         raise UsageError(
