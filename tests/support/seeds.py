@@ -19,7 +19,7 @@ import pytest
 
 __all__ = ["base", "leave_to_the_night", "nightly", "of_test", "seeds"]
 
-ON_SPARK = 14
+ON_SPARK = 8
 """So many tests that start Spark, seconds each, are in a run of the suite; one file or two are run whole."""
 
 
