@@ -16,9 +16,11 @@ import pytest
 from polars import col
 from seeds import seeds
 
+import ddcore as dd
 from ddcore.base.errors import ExpressionError
 from ddcore.base.schema import parse_schema
 from ddcore.expressions.projections import Projection
+from ddcore.sql import program
 
 SCHEMA = parse_schema({"size": "int64", "count": "int64", "name": "string"})
 VALUES: dict[str, list[Any]] = {"size": [None, 0, 1, 5], "count": [None, 0, 2, 9], "name": [None, "8", "x"]}
@@ -159,6 +161,17 @@ def test_what_fails_for_null_does_not_fail_in_rows_of_the_other_branch(branch: p
     rows = {"size": [1, 1], "count": [1, 2], "name": ["1", "1"]}
     frame = pl.DataFrame(rows, schema={name: kind.polars for name, kind in SCHEMA.items()})
     assert projection.evaluate(frame).get_column("found").to_list() == [1, 0]
+
+
+def test_maps_of_branches() -> None:
+    """No entry of a map is null, also not in rows of another branch."""
+    text = "CASE WHEN size = 1 THEN map {'x': 3, 'y': 0} ELSE map {'x': count, 'z': size} END"
+    log = pl.DataFrame({"size": [0, 1, 2], "count": [5, 6, None], "version": 0, "diff": 1})
+    view = program(
+        f"CREATE TABLE t (size bigint, count bigint); CREATE VIEW v AS SELECT {text} AS m FROM t", dialect="duckdb"
+    )
+    found = dd.replay(view, ("version",), t=log)["v"].get_column("m").to_list()
+    assert sorted(found, key=str) == [{"x": 3, "y": 0}, {"x": 5, "z": 0}, {"x": None, "z": 2}]
 
 
 @pytest.mark.parametrize(

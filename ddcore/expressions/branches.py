@@ -28,8 +28,8 @@ _FIRST_OF = {"Coalesce", "FillNull"}
 _NO_REASON = syntax.Literal("String", "0")
 """The other side of a text that fails as a number: the reason for which a row does not go."""
 _NEVER_FAIL = {*syntax.COMPARISONS, "And", "Or", "LogicalAnd", "LogicalOr", "Xor", *_OF_NULLS, *_FIRST_OF}
-_ALWAYS_FIT = (pl.String, pl.Struct, pl.Map)
-"""A cast to text does not fail; what structs and maps are of has casts of its own."""
+_ALWAYS_FIT = (pl.String, pl.Struct)
+"""A cast to text does not fail; what structs are of has casts of its own."""
 
 
 @dataclass(eq=False)
@@ -202,7 +202,9 @@ def _may_fail(node: Tree) -> bool:
         case syntax.Cast(expr, dtype, mode):
             return mode == "Strict" and not isinstance(dtype, _ALWAYS_FIT) and not _is_truth(expr)
         case syntax.Call():
-            return node.name not in _NEVER_FAIL and not node.name.startswith(("Boolean.", "MapExpr.", "StructExpr."))
+            return node.name not in _NEVER_FAIL and not (
+                node.name.endswith(_ACROSS) or node.name.startswith(("Boolean.", "MapExpr.", "StructExpr."))
+            )
     return False
 
 
