@@ -20,13 +20,14 @@ from ddcore.expressions.syntax import Tree
 
 NULL = syntax.Literal("Null", "Null")
 _OF_NULLS = {"AsStruct", "Boolean.IsNotNull", "Boolean.IsNull", "EqValidity", "NotEqValidity", "Sql.EqMissing"}
-"""Calls with a value where all arguments are null, and so has any whose name ends as one of these."""
+"""Calls that have a value where all arguments are null."""
 _ACROSS = ("Horizontal", ".Concat", ".Format")
+"""How the names of others of these end, which put values together."""
 _NULL_FOR_ONE = {*syntax.OPERATORS, "Boolean.IsBetween"} - {"And", "Or", "LogicalAnd", "LogicalOr", *_OF_NULLS}
 """Calls that are null where one argument is."""
 _FIRST_OF = {"Coalesce", "FillNull"}
 _NO_REASON = syntax.Literal("String", "0")
-"""The other side of a text that fails as a number: the reason for which a row does not go."""
+"""What a row has that does not fail; others have the reason in its place, which is no number and fails as one."""
 _NEVER_FAIL = {*syntax.COMPARISONS, "And", "Or", "LogicalAnd", "LogicalOr", "Xor", *_OF_NULLS, *_FIRST_OF}
 _ALWAYS_FIT = (pl.String, pl.Struct)
 """A cast to text does not fail; what structs are of has casts of its own."""

@@ -47,7 +47,6 @@ _MOST_VERIFIED = 1 << 16  # files
 _MOMENT = 2_000_000_000  # nanoseconds
 _verified: dict[Location, tuple[int, ...]] = {}  # a cache; what is in it is true whoever asks
 
-Blocks = list[tuple[int, int, str]]  # begin, end and digest of each row group's bytes
 # Whether rows can meet a condition whose columns of int64 are between some bounds, by name: the least, the greatest.
 MayMeet = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
 

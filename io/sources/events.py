@@ -7,7 +7,7 @@ events for an update: the row before it, and the row after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ddcore.base.errors import DataError
@@ -30,8 +30,6 @@ _WORDS: Mapping[str, int] = {
     **dict.fromkeys(("t", "truncate"), TRUNCATE),
 }
 _SOURCE = 1 << 40  # rows of one source, at most
-
-Frames = Iterator["pl.DataFrame"]
 
 
 @dataclass(frozen=True)
