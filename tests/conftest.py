@@ -92,6 +92,7 @@ def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keeps the seed of a run in which tests failed beside pytest's own list of them."""
+    gc.unfreeze()
     if session.testsfailed and session.config.pluginmanager.has_plugin("cacheprovider"):
         file = _seed_of_failed(session.config)
         file.parent.mkdir(parents=True, exist_ok=True)
