@@ -12,7 +12,8 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import seeds
@@ -61,6 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
         _write_to_memory()
     base = seeds.base(_seed_of_failed(config) if config.getoption("lf", False) else None)
     seeds.seeds(1)
+    seeds.by_day("not long" in config.option.markexpr)
+    gc.disable()  # until all is collected: nothing of what is created before is garbage
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(base)
     if config.getoption("hypothesis_profile", None) is None:
@@ -75,19 +78,31 @@ def _write_to_memory() -> None:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 
-def pytest_collection_finish() -> None:
-    """What imports and 24,000 tests have created stays until the end: no collection of garbage looks at it again.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
+    """Tells pytest-xdist, which gives files to processes, that all tests with Spark are of one file, ``spark``: one
+    process starts a session, and not both.
 
-    What tests create is looked at a tenth as often, as most of it is gone without.
+    What imports and 14,000 tests have created stays until the end: no collection of garbage looks at it again. What
+    tests create is looked at a tenth as often, as most of it is gone without.
     """
-    gc.collect()
+    items = session.items
+    if hasattr(session.config, "workerinput"):
+        session.items = [
+            cast(pytest.Item, SimpleNamespace(nodeid=f"spark::{item.nodeid}"))
+            if item.get_closest_marker("spark")
+            else item
+            for item in items
+        ]
+    yield
+    session.items = items
     gc.freeze()
+    gc.enable()
     gc.set_threshold(7_000, 20, 20)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Keeps the seed of a run in which tests failed beside pytest's own list of them."""
-    gc.unfreeze()
     if session.testsfailed and session.config.pluginmanager.has_plugin("cacheprovider"):
         file = _seed_of_failed(session.config)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -139,14 +154,22 @@ def seed(request: pytest.FixtureRequest) -> int:
     return number
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """By several workers only the numbered cases are folded; and of all cases those are made that this run takes."""
+    yield
+    if metafunc.definition.path.stem not in NUMBERED:
+        metafunc._calls[:] = [call for call in metafunc._calls if call.params.get("fold") != "by_workers"]
+    seeds.cases_of_this_run(metafunc)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts each test into one lane, which ``-m`` chooses: ``spark``, also without the mark where a test asks for the
     session, ``recovery``, ``docs``, or else ``unit``.
 
-    Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
-    tests marked ``sample`` or ``spark`` the run keeps those that it draws.
+    Tests with Spark come first, and then files with slow ones: processes that get one file after the other then end at
+    about the same time. Of tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
-    items[:] = [item for item in items if item.path.stem in NUMBERED or "by_workers" not in item.name]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -156,9 +179,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.get_closest_marker("spark"):
             name = item.path.stem
             item.add_marker("recovery" if name in RECOVERY else "docs" if name in DOCS else "unit")
-        if not item.get_closest_marker("long") and any(map(item.get_closest_marker, ("slow", "spark", "recovery"))):
+        if not item.get_closest_marker("long") and any(map(item.get_closest_marker, ("slow", "recovery"))):
             slow.add(item.path)
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (not item.get_closest_marker("spark"), item.path not in slow))
 
 
 BY_NIGHT = pytest.param("by_workers", marks=pytest.mark.long)

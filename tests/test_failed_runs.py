@@ -66,9 +66,9 @@ def deep(n):
     return deep(n + 1)
 
 
-def fail(place):
+def fail(where):
     cause = Path(__file__).with_name("cause")
-    if cause.exists() and cause.read_text().startswith(place):
+    if cause.exists() and cause.read_text().startswith(where):
         names = {"Odd": Odd, "Mute": Mute, "deep": deep, "Path": Path, "__file__": __file__}
         exec(cause.read_text().partition(":")[2].strip(), names)
 
@@ -180,8 +180,8 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
 
 
 WAYS = [*product(ENGINES, ["linear", "reduce"])]
-BY_DAY = [(raised, place, engine) for raised, (engine, place) in zip(RAISED, cycle(WAYS))]
-BY_NIGHT = [(raised, place, engine) for raised in RAISED for engine, place in WAYS]
+BY_DAY = [(raised, where, engine) for raised, (engine, where) in zip(RAISED, cycle(WAYS))]
+BY_NIGHT = [(raised, where, engine) for raised in RAISED for engine, where in WAYS]
 
 
 @pytest.mark.sample(2)

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from ingesting import Desk
 from s3_server import SECRET
-from stores import store_environment
+from stores import forget_clients, store_environment
 
 from ddcore.base.errors import DataError, StorageError, UsageError
 from ddcore.cli.main import run_command
@@ -278,11 +278,11 @@ def test_wrong_credentials_for_a_source_are_one_clear_line(
     uploaded(desk, box, "a.csv", (1, 2, 0, 1))
     write(f"{box}/table", (1, 2))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAPLANTEDWRONGKEY1")
-    objects.forget_clients()
+    forget_clients()
     with pytest.raises(StorageError) as caught:
         desk.ingest(f"{box}/{what}")
     monkeypatch.undo()
-    objects.forget_clients()
+    forget_clients()
     text = f"{caught.value.message} {caught.value.hint}"
     assert "access denied" in text and box in text and "AWS_ACCESS_KEY_ID" in caught.value.hint
     assert "\n" not in caught.value.message and SECRET not in text and "PLANTED" not in text

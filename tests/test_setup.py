@@ -204,7 +204,7 @@ def test_java_that_is_missing_or_old_is_named(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(DdError, match="is version 11"):
         java.find_java()
     launcher.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
-    assert java.find_java().major == 21
+    assert java.find_java() == java.Java(str(launcher), 'openjdk version "21.0.1" 2023-10-17')
 
 
 @pytest.mark.parametrize(

@@ -401,7 +401,7 @@ DAMAGES: dict[str, Callable[[Address], None]] = {
     "first commit lost": lambda table: objects.delete(log_of_table(table)[:1]),
     "last commit emptied": lambda table: objects.put(log_of_table(table)[-1], b""),
     "log lost": lambda table: objects.delete(log_of_table(table)),
-    "all lost": lambda table: objects.delete([place for place, *_ in objects.entries(table)]),
+    "all lost": lambda table: objects.delete([address for address, *_ in objects.entries(table)]),
 }
 
 
