@@ -98,7 +98,7 @@ def calendar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calendar:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("days", "runs"),
-    [(24, 1), *(pytest.param(*case, marks=pytest.mark.long) for case in ((24, 2), (60, 1), (24, 8)))],
+    [(24, 2), pytest.param(60, 1, marks=pytest.mark.long), pytest.param(24, 8, marks=pytest.mark.long)],
 )
 def test_the_number_of_files_is_bounded_after_a_week(days: int, runs: int, calendar: Calendar) -> None:
     seen: list[Counter[str]] = []

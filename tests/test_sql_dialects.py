@@ -29,7 +29,6 @@ KINDS = {"id": "bigint", "a": "string", "b": "string", "n": "bigint", "m": "bigi
          "p": "decimal(12,3)", "d": "date", "ts": "timestamp", "l": "array<string>", "k": "array<bigint>"}  # fmt: skip
 
 
-@pytest.mark.sample(370)
 @pytest.mark.parametrize(
     ("engine", "expression", "answer"), CASES, ids=[f"{engine} {expression}" for engine, expression, _ in CASES]
 )

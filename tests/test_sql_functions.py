@@ -39,7 +39,6 @@ from ddcore.sql.rules import BY_DIALECT
 CASES = list(answers("postgres"))
 
 
-@pytest.mark.sample(210)
 @pytest.mark.parametrize(("expression", "answer"), CASES, ids=[expression for expression, _ in CASES])
 def test_functions_give_what_postgresql_gives(expression: str, answer: list[str]) -> None:
     assert not wrong(all_of_ours("postgres")[expression], answer)
