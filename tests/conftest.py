@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """All that is random in this run comes from one seed, and a seed or a range that is none ends it here. With
     ``--last-failed`` it is the seed of the last run in which tests failed.
     """
+    if not os.environ.get("DDCORE_FSYNC"):
+        _write_to_memory()
     base = seeds.base(_seed_of_failed(config) if config.getoption("lf", False) else None)
     seeds.seeds(1)
     seeds.by_day("not long" in config.option.markexpr)
@@ -65,6 +68,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(base)
     if config.getoption("hypothesis_profile", None) is None:
         config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
+
+
+def _write_to_memory() -> None:
+    """Folders of tests are in memory where there is a file system for that with 4 GB; at night they are on the disk."""
+    with suppress(OSError):
+        memory = os.statvfs("/dev/shm")
+        if memory.f_bavail * memory.f_frsize >= 4 << 30 and not memory.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -122,6 +122,7 @@ def test_a_chosen_seed():
 """
 
 
+@pytest.mark.long
 def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (tmp_path / "test_failing.py").write_text(FAILING)
