@@ -70,7 +70,11 @@ def create(
     wanted = [(name, str(kind)) for name, kind in schema.items()]
     with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
-        stored = columns(open_table(folder, writer=writer)) if exists(folder) else None
+        stored = None
+        if (known := writer.heads.get(folder) or heads.newest(folder)) is not None:
+            stored = [*known.columns]
+        elif exists(folder):
+            stored = columns(open_table(folder, writer=writer))
         if stored == wanted:
             syncs.settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
@@ -82,16 +86,21 @@ def create(
             store.create_folder(folder)
             failpoint("after-folder")
         writer.require_lock()
-        table = DeltaTable.create(
-            address,
-            delta_schema(schema),
-            mode=mode,
-            description=description,
-            configuration={"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})},
-            storage_options=options_of(folder),
-        )
-        writer.keep(folder, table)
-        syncs.settle(folder, 0 if stored is None else table.version(), table.version())
+        settings = {"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})}
+        described, version = delta_schema(schema), 0
+        head = None
+        if stored is None and isinstance(folder, Path):
+            head = heads.create(folder, wanted, described.to_json(), settings, description)
+        if head is not None:
+            writer.note_head(folder, head)
+        else:
+            table = DeltaTable.create(
+                address, described, mode=mode, description=description, configuration=settings,
+                storage_options=options_of(folder),
+            )  # fmt: skip
+            writer.keep(folder, table)
+            version = table.version()
+        syncs.settle(folder, 0 if stored is None else version, version)
         failpoint("after-begin" if is_ledger(folder) else "after-create")
 
 
