@@ -223,7 +223,7 @@ def test_rows_of_a_file_are_checked_with_their_row_groups(size: int, tmp_path: P
     spans = [(start, stop) for stop in range(11) for start in range(stop)]
     for start, stop in spans:
         assert read(start, stop) == [*range(start, stop)]
-    path = log.folder / file.path
+    path = local(log.folder) / file.path
     content = bytearray(path.read_bytes())
     content[4 + 1] ^= 1  # of the first row group
     path.write_bytes(content)
