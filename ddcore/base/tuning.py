@@ -148,7 +148,7 @@ class Tuning:
         1_500_000, "rows", "of the window that are worth one of several workers, where their number is set", least=0
     )
     owner_rows: int = _setting(
-        1 << 19, "rows", "that reach an arrangement, for each of several workers that owns some of it"
+        1 << 20, "rows", "that reach an arrangement, for each of several workers that owns some of it"
     )
     worker_seconds: float = _setting(
         1.0, "seconds", "of work that are worth one, where an earlier run was like this one", least=0.001

@@ -140,8 +140,7 @@ def _splits(fold: Fold, parallelism: int) -> list[list[Split]]:
         if fold.window.may_meet(file.lower, file.upper, fold.plan.dims)
     ]
     at, most, splits = 0, fold.settings.tuning.fed_rows, [list[Split]() for _ in range(parallelism)]
-    few = max(_FEW, owner_rows(fold))
-    share = max(min(few, most), -(-sum(file.rows for _, file in files) // parallelism))
+    share = max(min(_FEW, most), owner_rows(fold), -(-sum(file.rows for _, file in files) // parallelism))
     for name, file in files:
         start = 0
         while start < file.rows:
