@@ -40,7 +40,7 @@ def run(rounds: int) -> Iterator[Result]:
                 name=f"breadth-first search, {what}{', 2 threads' if workers == 2 else ''}",
                 ours=own[f"{figure}_s"],
                 peer=peer,
-                theirs=medians[peer][f"{figure}_s"],
+                other=medians[peer][f"{figure}_s"],
                 runs=rounds,
                 ours_cpu_s=own[f"{figure}_cpu_s"],
                 peer_cpu_s=medians[peer][f"{figure}_cpu_s"],

@@ -36,13 +36,13 @@ class Branched:
     def __init__(self, folder: Path) -> None:
         import numpy as np
 
-        self.place = folder / "orders"
-        self.place.mkdir()
-        (self.place / "program.py").write_text(PROGRAM)
-        (self.place / "dd.toml").write_text(SETTINGS.format(table="true"))
+        self.folder = folder / "orders"
+        self.folder.mkdir()
+        (self.folder / "program.py").write_text(PROGRAM)
+        (self.folder / "dd.toml").write_text(SETTINGS.format(table="true"))
         rows = drawn(np.arange(ROWS))
         self._fold(rows.with_columns(diff=pl.lit(1), version=pl.lit(0)), "main")
-        prompt_to_prompt([DDCORE, "branch", "try", "-q"], self.place)
+        prompt_to_prompt([DDCORE, "branch", "try", "-q"], self.folder)
         old = rows[:CHANGED]
         new = old.with_columns(pl.col("price") + 1)
         changes = [old.with_columns(diff=pl.lit(-1)), new.with_columns(diff=pl.lit(1))]
@@ -51,38 +51,38 @@ class Branched:
         self._fold(own, "main")
 
     def _fold(self, updates: pl.DataFrame, branch: str) -> None:
-        file = self.place / f"{branch}.parquet"
+        file = self.folder / f"{branch}.parquet"
         updates.write_parquet(file)
-        prompt_to_prompt([DDCORE, "ingest", "orders", file, "-q", "--branch", branch], self.place)
-        prompt_to_prompt([DDCORE, "run", "-q", "--branch", branch], self.place)
+        prompt_to_prompt([DDCORE, "ingest", "orders", file, "-q", "--branch", branch], self.folder)
+        prompt_to_prompt([DDCORE, "run", "-q", "--branch", branch], self.folder)
 
     def make(self) -> Figures:
         """Make a branch; it is deleted again."""
-        before = _used(self.place)
-        figures = prompt_costs([DDCORE, "branch", "new", "-q"], self.place)
-        figures["bytes"] = _used(self.place) - before
-        prompt_to_prompt([DDCORE, "branch", "new", "--delete", "-q"], self.place)
+        before = _used(self.folder)
+        figures = prompt_costs([DDCORE, "branch", "new", "-q"], self.folder)
+        figures["bytes"] = _used(self.folder) - before
+        prompt_to_prompt([DDCORE, "branch", "new", "--delete", "-q"], self.folder)
         return figures
 
     def copy(self) -> Figures:
         """Copy the folder, without its branches."""
-        warehouse, copy = self.place / "warehouse", self.place / "copy"
+        warehouse, copy = self.folder / "warehouse", self.folder / "copy"
         copy.mkdir()
         parts = [part for part in warehouse.iterdir() if part.name not in (".lock", "branches")]
-        figures = prompt_costs(["cp", "-r", *parts, copy], self.place)
+        figures = prompt_costs(["cp", "-r", *parts, copy], self.folder)
         figures["bytes"] = _used(copy)
         shutil.rmtree(copy)
         return figures
 
     def compare(self) -> Figures:
         """Compare the output in both."""
-        costs = prompt_costs([DDCORE, "diff", "orders", "--against", "try", "--json"], self.place)
-        _, out = prompt_to_prompt([DDCORE, "diff", "orders", "--against", "try", "--json"], self.place)
+        costs = prompt_costs([DDCORE, "diff", "orders", "--against", "try", "--json"], self.folder)
+        _, out = prompt_to_prompt([DDCORE, "diff", "orders", "--against", "try", "--json"], self.folder)
         return {**costs, "rows": len(out.splitlines()) - 2}
 
     def compare_with_polars(self) -> Figures:
         """Read both logs and add up."""
-        warehouse = self.place / "warehouse"
+        warehouse = self.folder / "warehouse"
         logs = [warehouse / "outputs" / "orders", warehouse / "branches" / "try" / "outputs" / "orders"]
         costs = prompt_costs([sys.executable, "-c", COMPARE, *logs], REPOSITORY)
         _, out = prompt_to_prompt([sys.executable, "-c", COMPARE, *logs], REPOSITORY)

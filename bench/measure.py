@@ -38,14 +38,14 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison. ``ours`` and ``theirs`` are medians over ``runs`` runs of each side, in seconds or in ``unit``.
+    """One comparison. ``ours`` and ``other`` are medians over ``runs`` runs of each side, in seconds or in ``unit``.
     ``limit`` is the greatest ratio promised, from ``promises.toml``: benchmarks leave it out.
     """
 
     name: str
     ours: float
     peer: str
-    theirs: float
+    other: float
     runs: int
     limit: float | None = None
     unit: str = "s"
@@ -58,12 +58,12 @@ class Result:
     @property
     def ratio(self) -> float:
         """Ours over the peer's: below 1, ours is faster."""
-        return self.ours / self.theirs
+        return self.ours / self.other
 
     def line(self) -> str:
         """One JSON object, rounded to microseconds, without fields that have no value."""
         ours, other = (f"{side}_{self.unit.replace(' ', '_')}" for side in ("ours", "peer"))
-        fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, other: self.theirs}
+        fields = {**asdict(self), "ratio": self.ratio, ours: self.ours, other: self.other}
         order = ["name", ours, "peer", other, "ratio", "limit", "ours_cpu_s", "peer_cpu_s"]
         order += ["ours_peak_mib", "peer_peak_mib", "ours_bytes_per_row", "runs"]
         present = {key: fields[key] for key in order if fields[key] is not None}

@@ -47,7 +47,7 @@ def run(rounds: int) -> Iterator[Result]:
         name=f"dd run, {EDGES // 1_000_000}M edges, --memory {MEMORY}",
         ours=limited["s"],
         peer="without a limit",
-        theirs=unlimited["s"],
+        other=unlimited["s"],
         runs=rounds,
         ours_cpu_s=limited["cpu_s"],
         peer_cpu_s=unlimited["cpu_s"],

@@ -40,7 +40,7 @@ def compared(results: Sequence[Result]) -> str:
     lines = ["| what | ours | peer | the peer's | ratio |", "|---|--:|---|--:|--:|"]
     for it in results:
         if it.unit == "s" and any(other in it.peer for other in OTHERS):
-            ours, others = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+            ours, others = _quantity(it.ours, it.unit), _quantity(it.other, it.unit)
             lines.append(f"| {it.name} | {ours} | {it.peer} | {others} | {it.ratio:.2f} |")
     return "\n".join(lines)
 
@@ -54,7 +54,7 @@ def rendered(results: Sequence[Result]) -> str:
     for it in results:
         promised = f"{it.limit:g}" if it.limit is not None else ""
         peaks = f"{it.ours_peak_mib:,.0f} / {it.peer_peak_mib:,.0f}" if it.ours_peak_mib and it.peer_peak_mib else ""
-        ours, other = _quantity(it.ours, it.unit), _quantity(it.theirs, it.unit)
+        ours, other = _quantity(it.ours, it.unit), _quantity(it.other, it.unit)
         figures = f"{ours} | {it.peer} | {other} | {it.ratio:.2f} | {promised} | {peaks}"
         lines.append(f"| {it.name} | {figures} |")
     runs = sorted({it.runs for it in results})

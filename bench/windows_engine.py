@@ -134,8 +134,8 @@ def _is_close(ours: pl.Series, other: pl.Series) -> bool:
     if not other.dtype.is_numeric():
         return ours.equals(other)
     ours, other = ours.cast(pl.Float64), other.cast(pl.Float64)
-    frame = pl.DataFrame({"ours": ours, "theirs": other})
-    far = (pl.col("ours") - pl.col("theirs")).abs() > 1e-9 * pl.col("theirs").abs().max()
+    frame = pl.DataFrame({"ours": ours, "others": other})
+    far = (pl.col("ours") - pl.col("others")).abs() > 1e-9 * pl.col("others").abs().max()
     return ours.is_null().equals(other.is_null()) and not frame.select(far.any()).item()
 
 

@@ -47,7 +47,7 @@ def run(rounds: int) -> Iterator[Result]:
         name=f"load of {EDGES:,} edges, {WORKERS} workers with {MEMORY} each",
         ours=all_of_them["cpu_s"],
         peer=f"one worker with {OF_ONE}",
-        theirs=one["cpu_s"],
+        other=one["cpu_s"],
         runs=rounds,
         unit="s of processor time",
         ours_peak_mib=all_of_them["private_mib"],

@@ -9,9 +9,11 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import seeds
@@ -56,21 +58,46 @@ def pytest_configure(config: pytest.Config) -> None:
     """All that is random in this run comes from one seed, and a seed or a range that is none ends it here. With
     ``--last-failed`` it is the seed of the last run in which tests failed.
     """
+    if not os.environ.get("DDCORE_FSYNC"):
+        _write_to_memory()
     base = seeds.base(_seed_of_failed(config) if config.getoption("lf", False) else None)
     seeds.seeds(1)
+    seeds.by_day("not long" in config.option.markexpr)
+    gc.disable()  # until all is collected: nothing of what is created before is garbage
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(base)
     if config.getoption("hypothesis_profile", None) is None:
         config.option.hypothesis_profile = "default"  # where CI is set, hypothesis would draw the same in each run
 
 
-def pytest_collection_finish() -> None:
-    """What imports and 24,000 tests have created stays until the end: no collection of garbage looks at it again.
+def _write_to_memory() -> None:
+    """Folders of tests are in memory where there is a file system for that with 4 GB; at night they are on the disk."""
+    with suppress(OSError):
+        memory = os.statvfs("/dev/shm")
+        if memory.f_bavail * memory.f_frsize >= 4 << 30 and not memory.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")
 
-    What tests create is looked at a tenth as often, as most of it is gone without.
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_finish(session: pytest.Session) -> Generator[None]:
+    """Tells pytest-xdist, which gives files to processes, that all tests with Spark are of one file, ``spark``: one
+    process starts a session, and not both.
+
+    What imports and 14,000 tests have created stays until the end: no collection of garbage looks at it again. What
+    tests create is looked at a tenth as often, as most of it is gone without.
     """
-    gc.collect()
+    items = session.items
+    if hasattr(session.config, "workerinput"):
+        session.items = [
+            cast(pytest.Item, SimpleNamespace(nodeid=f"spark::{item.nodeid}"))
+            if item.get_closest_marker("spark")
+            else item
+            for item in items
+        ]
+    yield
+    session.items = items
     gc.freeze()
+    gc.enable()
     gc.set_threshold(7_000, 20, 20)
 
 
@@ -128,14 +155,22 @@ def seed(request: pytest.FixtureRequest) -> int:
     return number
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """By several workers only the numbered cases are folded; and of all cases those are made that this run takes."""
+    yield
+    if metafunc.definition.path.stem not in NUMBERED:
+        metafunc._calls[:] = [call for call in metafunc._calls if call.params.get("fold") != "by_workers"]
+    seeds.cases_of_this_run(metafunc)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts each test into one lane, which ``-m`` chooses: ``spark``, also without the mark where a test asks for the
     session, ``recovery``, ``docs``, or else ``unit``.
 
-    Files with slow tests come first: workers that get one file after the other then end at about the same time. Of
-    tests marked ``sample`` or ``spark`` the run keeps those that it draws.
+    Tests with Spark come first, and then files with slow ones: processes that get one file after the other then end at
+    about the same time. Of tests marked ``sample`` or ``spark`` the run keeps those that it draws.
     """
-    items[:] = [item for item in items if item.path.stem in NUMBERED or "by_workers" not in item.name]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -145,9 +180,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not item.get_closest_marker("spark"):
             name = item.path.stem
             item.add_marker("recovery" if name in RECOVERY else "docs" if name in DOCS else "unit")
-        if not item.get_closest_marker("long") and any(map(item.get_closest_marker, ("slow", "spark", "recovery"))):
+        if not item.get_closest_marker("long") and any(map(item.get_closest_marker, ("slow", "recovery"))):
             slow.add(item.path)
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (not item.get_closest_marker("spark"), item.path not in slow))
 
 
 BY_NIGHT = pytest.param("by_workers", marks=pytest.mark.long)

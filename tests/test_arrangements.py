@@ -359,8 +359,8 @@ from ddcore.io.delta.table_files import LiveFile
 from ddcore.base.schema import parse_schema
 layout = Layout(parse_schema({"k": "int64", "v": "int64"}), ("k",), ("version", "_round_1"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
-for place, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
-    folder = Path(sys.argv[1]) / place
+for size, rows, runs in (("large", 1025, 200), ("small", 3, 1)):
+    folder = Path(sys.argv[1]) / size
     files = [LiveFile(str(path.relative_to(folder)), 0, rows, {}, {}) for path in folder.rglob("*.parquet")]
     opened = arrangements.open_runs(folder, files, layout)
     assert (len(files), len(opened)) == (200, runs)

@@ -322,7 +322,7 @@ def test_an_ingest_takes_the_same_rows_in_as_its_peers(bench: Any, monkeypatch: 
     monkeypatch.setenv("DDCORE_BENCH_ROWS", "4000")
     results = [*bench("ingest").run(1)]
     assert [result.peer for result in results] == ["DuckDB, COPY", "DuckDB, COPY", "--snapshot"]
-    assert all(result.ours > 0 < result.theirs for result in results)
+    assert all(result.ours > 0 < result.other for result in results)
 
 
 def test_peers_that_cannot_be_had_are_named(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,7 +445,7 @@ def test_the_row_of_limited_memory_compares_logs_and_memory(bench: Any, monkeypa
     for name, value in {"EDGES": 30_000, "NODES": 6_000, "FILES": 2, "MEMORY": "1GiB"}.items():
         monkeypatch.setattr(memory_limit, name, value)
     (row,) = memory_limit.run(1)
-    assert row.ours > 0 and row.theirs > 0 and row.ours_peak_mib > 50
+    assert row.ours > 0 and row.other > 0 and row.ours_peak_mib > 50
     monkeypatch.setattr(memory_limit, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(memory_limit.run(1))
@@ -456,7 +456,7 @@ def test_a_chain_is_the_same_by_two_workers(bench: Any, monkeypatch: pytest.Monk
     superstep = bench("superstep")
     monkeypatch.setattr(superstep, "NODES", 60)
     idle, chain = superstep.run(1)
-    assert idle.ours > 0 and chain.ours > 0 and chain.theirs > 0 and chain.ours_cpu_s > 0
+    assert idle.ours > 0 and chain.ours > 0 and chain.other > 0 and chain.ours_cpu_s > 0
 
 
 @pytest.mark.long
@@ -468,7 +468,7 @@ def test_publications_by_tasks_and_by_the_command_are_compared(bench: Any, monke
     for name, value in {"ROWS": 3_000, "SMALLER": (1,), "SIDES": sides}.items():
         monkeypatch.setattr(cluster_published, name, value)
     rows = list(cluster_published.run(1))
-    assert len(rows) == 6 and all(row.ours > 0 and row.theirs > 0 and row.ours_cpu_s > 0 for row in rows)
+    assert len(rows) == 6 and all(row.ours > 0 and row.other > 0 and row.ours_cpu_s > 0 for row in rows)
 
 
 def test_processor_time_is_that_of_a_whole_family(bench: Any) -> None:
@@ -490,7 +490,7 @@ def test_workers_with_little_memory_have_the_log_of_one(bench: Any, monkeypatch:
     for name, value in {"EDGES": 30_000, "WORKERS": 3, "MEMORY": "300MiB"}.items():
         monkeypatch.setattr(worker_memory, name, value)
     (row,) = worker_memory.run(1)
-    assert row.ours > 0 and row.theirs > 0 and row.ours_peak_mib > 30
+    assert row.ours > 0 and row.other > 0 and row.ours_peak_mib > 30
     monkeypatch.setattr(worker_memory, "MEMORY", "20MiB")
     with pytest.raises(bench("measure").Failed, match="with 20MiB of memory"):
         next(worker_memory.run(1))
@@ -505,7 +505,7 @@ def test_the_work_of_several_workers_is_compared_with_that_of_one(
     for name, value in values.items():
         monkeypatch.setattr(worker_work, name, value)
     rows = list(worker_work.run(1))
-    assert len(rows) == len(worker_work.WORKLOADS) and all(row.ours > 0 and row.theirs > 0 for row in rows)
+    assert len(rows) == len(worker_work.WORKLOADS) and all(row.ours > 0 and row.other > 0 for row in rows)
     assert capsys.readouterr().err.count("2 workers: ") == len(rows)
     logs = iter(range(9))
     monkeypatch.setattr(worker_work, "folded", lambda folder, workers: {"cpu_s": 1.0, "log": next(logs)})
@@ -530,9 +530,7 @@ def test_workers_of_a_benchmark_that_hang_or_die_end_it(bench: Any) -> None:
 def test_a_banks_day_is_compared_with_duckdb(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bank = bench("bank")
     ours, ingests, sync = bank.run(1, rows=2_000)
-    assert (
-        "60 of 6,000 rows: dd run" in ours.name and ours.ours > 0 and ours.theirs > 0 and ingests.ours > ours.ours / 2
-    )
+    assert "60 of 6,000 rows: dd run" in ours.name and ours.ours > 0 and ours.other > 0 and ingests.ours > ours.ours / 2
     assert "dd sync" in sync.name and sync.ours < ours.ours + ingests.ours
     small = bank.Bank(tmp_path / "bank", 2_000)
     small.day()
@@ -549,7 +547,7 @@ def test_refreshes_of_tpch_are_compared_with_duckdb(bench: Any, monkeypatch: pyt
     monkeypatch.setenv("DDCORE_BENCH_SCALE", "0.02")
     rows = list(refreshes.run(1))
     assert [bench("promises").with_limit("refreshes", row).limit for row in rows] == [None, None, 1.0, 1.3, 0.1]
-    assert all(row.ours > 0 and row.theirs > 0 for row in rows) and rows[0].ours_peak_mib > 50
+    assert all(row.ours > 0 and row.other > 0 for row in rows) and rows[0].ours_peak_mib > 50
     monkeypatch.setattr(refreshes, "difference", lambda ours, other: f"{len(ours)} rows, not {len(other)}")
     with pytest.raises(bench("measure").Failed, match="pricing_summary at version 0: 4 rows, not 4"):
         next(refreshes.run(1))

@@ -385,7 +385,7 @@ def kill_delete_at(shop: Workshop, base: Path, point: str) -> None:
     shop.remove(folder)
 
 
-@pytest.mark.parametrize("sample", [3, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_branch_that_is_killed_at_any_step(sample: int | None, workshop: Workshop, seed: int) -> None:
     base = workshop.base("folded")
     points = reached(workshop, base, "branch", "try")
@@ -494,7 +494,7 @@ def live(shop: Workshop, seed: int, steps: int) -> None:
 
 
 def test_commands_in_any_order_on_a_warehouse_and_its_branches(workshop: Workshop, seed: int) -> None:
-    live(workshop, seed, 12)
+    live(workshop, seed, 8)
 
 
 @pytest.mark.long

@@ -209,6 +209,7 @@ def test_signals_unwind(number: int, code: int, word: str, tmp_path: Path) -> No
     assert err.startswith(f"let go\nerror: {word}\n  the warehouse is as the last finished run")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ignored", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_these_tests_pass_where_a_signal_is_ignored(ignored: signal.Signals) -> None:
     """As in the background of a script: commands that the tests start do not ignore it."""

@@ -85,13 +85,15 @@ class Server:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        from ddcore.jobs.spark import jars
+        from ddcore.jobs.spark import class_archive, jars
 
+        archive = class_archive.current()
         conf = {
             "spark.connect.grpc.binding.address": "127.0.0.1",
             "spark.connect.grpc.binding.port": self.port,
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars.paths())),
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+            + (f" -XX:SharedArchiveFile={archive}" if archive else ""),
             "spark.databricks.delta.snapshotPartitions": "1",
             "spark.local.dir": folder / "blocks",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -196,14 +198,14 @@ def ledger_of(folder: Path) -> Ledger:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_folds_on_a_server_leave_what_inline_folds_leave(server: Server, tmp_path: Path) -> None:
-    project = new_project(tmp_path / "remote")
-    for file in ("first.csv", "second.csv"):
-        ingest(project, file)
-        assert server.run(project, "run", "--engine", "spark", "--quiet") == (0, "")
+    """From the state of an inline run; ``test_ingests_on_a_server_leave_what_inline_ingests_leave`` has both on it."""
+    project = folded_inline(tmp_path / "remote", "first.csv")
+    ingest(project, "second.csv")
+    assert server.run(project, "run", "--engine", "spark", "--quiet") == (0, "")
     assert_same(rows_of(project), rows_of(folded_inline(tmp_path / "inline", "first.csv", "second.csv")), "remote")
     runs = [ledger_of(project).current_run()]
     assert [(run.run, run.first, run.last, run.engine, run.parallelism) for run in runs if run] == [
-        (2, time_of(3), time_of(4), "spark", 1)  # only the new versions, from the state of the first run
+        (2, time_of(3), time_of(4), "spark", 1)  # only the new versions, from stored state
     ]
     unpacked = list((server.cache / "code").glob("*/ddcore/engine/worker.py"))
     assert len(unpacked) == 1, "the server's workers did not import the package that was sent to them"

@@ -28,7 +28,7 @@ from ddcore.io.ledger.ledger import Ledger
 from ddcore.io.ledger.records import Record
 from ddcore.io.storage.warehouse import Warehouse
 
-SAMPLE = 2  # places, and as many commands, for `make test`
+SAMPLE = 1  # places, and as many commands, for `make test`
 
 
 class Recorder:

@@ -24,7 +24,7 @@ from ddcore.io.storage import failpoint as failpoints
 from ddcore.io.storage.failpoint import PLACES, failpoint
 
 TOP = Path(__file__).resolve().parent.parent
-SAMPLE = 4  # places for `make test`
+SAMPLE = 3  # places for `make test`
 # --- the table of places ----------------------------------------------------------------------------------------------
 
 

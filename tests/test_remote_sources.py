@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from ingesting import Desk
 from s3_server import SECRET
-from stores import store_environment
+from stores import forget_clients, store_environment
 
 from ddcore.base.errors import DataError, StorageError, UsageError
 from ddcore.cli.main import run_command
@@ -49,6 +49,7 @@ def uploaded(desk: Desk, box: str, name: str, *updates: tuple[int, ...]) -> str:
     return f"{box}/{name}"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_file_in_a_store_is_read_as_a_file(ending: str, desk: Desk, box: str) -> None:
     url = uploaded(desk, box, f"a.{ending}", (1, 2, 0, 1), (3, 4, 1, 1))
@@ -170,6 +171,7 @@ def test_partitions_whose_values_are_written_with_signs(store: None, tmp_path: P
     assert "copy the table into a folder" in caught.value.hint and not other.stray_files()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["feed", "append"])
 def test_a_lost_commit_or_file_of_a_table_in_a_store_is_never_a_gap(form: str, desk: Desk, box: str) -> None:
     url = f"{box}/table"
@@ -276,11 +278,11 @@ def test_wrong_credentials_for_a_source_are_one_clear_line(
     uploaded(desk, box, "a.csv", (1, 2, 0, 1))
     write(f"{box}/table", (1, 2))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAPLANTEDWRONGKEY1")
-    objects.forget_clients()
+    forget_clients()
     with pytest.raises(StorageError) as caught:
         desk.ingest(f"{box}/{what}")
     monkeypatch.undo()
-    objects.forget_clients()
+    forget_clients()
     text = f"{caught.value.message} {caught.value.hint}"
     assert "access denied" in text and box in text and "AWS_ACCESS_KEY_ID" in caught.value.hint
     assert "\n" not in caught.value.message and SECRET not in text and "PLANTED" not in text

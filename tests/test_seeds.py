@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +88,16 @@ def test_a_run_draws_so_many_of_a_family_and_another_run_others(monkeypatch: pyt
     assert any(kept["cases"] != kept["cases elsewhere"] for kept in runs)
 
 
-def test_of_what_starts_spark_a_run_draws_so_many_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_what_starts_spark_a_run_draws_so_many_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [path.name for path in Path(__file__).parent.glob("test_*.py") if "mark.spark" in path.read_text()]
+    assert {f"test_{name}.py" for name in seeds.KINDS} <= {*files}
     monkeypatch.setenv("DDCORE_SEED", "1")
     always = pytest.mark.sample(1)
-    cases: Any = [Case(f"test_{n}", pytest.mark.spark, file=f"test_{n % 5}.py") for n in range(100)]
+    cases: Any = [Case(f"test_{n}", pytest.mark.spark, file=file) for n in range(5) for file in files]
     named: Any = Case("test_named", pytest.mark.spark, always)
     seeds.leave_to_the_night([*cases, named])
-    assert sum("long" not in case.marks for case in cases) == seeds.ON_SPARK and "long" not in named.marks
+    kept = [seeds.kind(case.path) for case in cases if "long" not in case.marks]
+    assert Counter(kept) == seeds.ON_SPARK and "long" not in named.marks
 
 
 def test_seeds_that_are_chosen_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +122,7 @@ def test_a_chosen_seed():
 """
 
 
+@pytest.mark.long
 def test_a_run_says_how_it_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text((REPOSITORY / "tests" / "conftest.py").read_text())
     (tmp_path / "test_failing.py").write_text(FAILING)

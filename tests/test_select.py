@@ -192,8 +192,11 @@ class Killed(BaseException):
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize("steps", [3, pytest.param(6, marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", seeds(6))
-def test_the_law_holds_however_outputs_go_ahead(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_law_holds_however_outputs_go_ahead(
+    seed: int, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn, rng = usable(seed), random.Random(seed)
     project = project_of(tmp_path / "project", drawn)
     if seed % 2:  # what nothing needs is deleted at once
@@ -203,7 +206,7 @@ def test_the_law_holds_however_outputs_go_ahead(seed: int, tmp_path: Path, monke
     names = list(load_plan(project).outputs)
     print(f"seed {seed}\n{drawn}")
     replay.run(project, last=Time(times[0]), engine="inline")
-    for step in range(6):
+    for step in range(steps):
         way, last = rng.choice(["part", "part", "part", "killed", "whole", "compacted"]), Time(rng.choice(times))
         chosen = [name for name in names if rng.random() < 0.5] or names[:1]
         print(step, way, last, chosen)

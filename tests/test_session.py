@@ -86,7 +86,7 @@ def test_a_callers_session_is_left_as_it_is(spark: SparkSession) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-@pytest.mark.parametrize("widths", nightly(["2,", "1, 2"], 1), ids=["one", "one after another"])
+@pytest.mark.parametrize("widths", nightly(["2,", "1, 2"], 1))
 def test_a_session_says_nothing_and_leaves_nothing(widths: str, tmp_path: Path) -> None:
     process = python(
         f"""

@@ -117,15 +117,15 @@ def test_make_setup_without_java_prepares_the_rest(tmp_path: Path, code: int) ->
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexit {code}\n')
     python.chmod(0o755)
-    (tmp_path / ".venv" / "ready").touch()
+    (tmp_path / ".venv" / "installed").touch()
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "PYTHON": sys.executable}
+    packages = ["bash", "tools/setup.sh", "packages"]
+    subprocess.run(packages, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert not (tmp_path / "calls").exists() and not (tmp_path / ".venv" / "ready").exists()
     done = subprocess.run(
-        ["bash", "tools/setup.sh"],
-        cwd=tmp_path,
-        env={**os.environ, "JAVA_HOME": str(tmp_path / "no-java"), "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "tools/setup.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
+    assert (tmp_path / ".venv" / "ready").exists() == (code == 0)
     assert (tmp_path / "calls").read_text().splitlines() == ["-m ddcore.jobs.setup"]
     assert done.returncode == code
     assert "Java 17 or newer" in done.stderr
@@ -204,7 +204,7 @@ def test_java_that_is_missing_or_old_is_named(monkeypatch: pytest.MonkeyPatch, t
     with pytest.raises(DdError, match="is version 11"):
         java.find_java()
     launcher.write_text("#!/bin/sh\necho 'openjdk version \"21.0.1\" 2023-10-17' >&2\n")
-    assert java.find_java().major == 21
+    assert java.find_java() == java.Java(str(launcher), 'openjdk version "21.0.1" 2023-10-17')
 
 
 @pytest.mark.parametrize(

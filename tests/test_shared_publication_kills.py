@@ -47,7 +47,7 @@ class Behind:
     after: Counter[Row]
 
     @property
-    def place(self) -> Path:
+    def table(self) -> Path:
         return self.folder / "warehouse" / "tables" / "rows"
 
     def copied(self, folder: Path) -> Behind:
@@ -56,21 +56,21 @@ class Behind:
 
     def check_between(self) -> None:
         """Readers see one or the other."""
-        if not (self.place / "_delta_log").exists():
+        if not (self.table / "_delta_log").exists():
             assert not self.before
         else:
-            assert held(self.place) in (self.before, self.after)
+            assert held(self.table) in (self.before, self.after)
 
     def check_after(self) -> None:
-        assert held(self.place) == self.after
-        log = DeltaTable(str(self.place))
+        assert held(self.table) == self.after
+        log = DeltaTable(str(self.table))
         assert log.version() == (1 if self.before else 0)
         runs = [entry["ddcore.run"] for entry in log.history()]
         assert len(runs) == len({*runs})
         if self.before:
-            check_feed(fed(self.place, 1, 1), self.before, self.after, "")
+            check_feed(fed(self.table, 1, 1), self.before, self.after, "")
         check_published(find_project(self.folder, {}), is_current=True)
-        left = [file.parent.name for file in self.place.rglob(".*.tmp")]
+        left = [file.parent.name for file in self.table.rglob(".*.tmp")]
         assert left in ([], ["_delta_log"])  # killed with its commit made: the next one deletes it
 
 
@@ -92,7 +92,7 @@ def behind(request: pytest.FixtureRequest, tmp_path: Path) -> Behind:
     toml.write_text(text)
     found = Behind(project.root, Counter(rows) if request.param == "changed" else Counter(), +after)
     if request.param == "new":
-        shutil.rmtree(found.place)
+        shutil.rmtree(found.table)
     return found
 
 
@@ -119,6 +119,7 @@ def points_of(behind: Behind, folder: Path, master: str) -> list[str]:
     return [f"{point}:{number}" for point, times in most.items() for number in range(1, times + 1)]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_command_that_is_killed_anywhere_is_finished_by_the_next(
     sample: int | None, behind: Behind, tmp_path: Path, seed: int
@@ -186,7 +187,7 @@ def test_a_command_that_is_killed_while_tasks_write(behind: Behind, tmp_path: Pa
     end = time.monotonic() + 60
     while any(map(is_running, family)) and time.monotonic() < end:
         time.sleep(0.1)
-    assert [*behind.place.rglob("*.parquet")]
+    assert [*behind.table.rglob("*.parquet")]
     behind.check_between()
     again = run(behind.folder, CLUSTER)
     assert again.returncode == 0, again.stderr[-3000:]

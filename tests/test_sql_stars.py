@@ -26,14 +26,14 @@ def require_equal(chosen: Iterable[int]) -> None:
         rng = random.Random(f"stars {seed}")
         logs = random_logs(rng, rows=4, schemas=sql_stars.SCHEMAS)
         query = StarQuery(rng, wrong=seed % 5 == 0)
-        print(f"seed {seed}: {query.view}\n  in DuckDB: {query.theirs}")
+        print(f"seed {seed}: {query.view}\n  in DuckDB: {query.duckdb}")
         if query.mistake:
             require_refused(query, logs, f"seed {seed}")
             continue
         log = ddcore.replay(program(query.view), ("version",), **logs)["result"]
         for version in range(3):
             with database(logs, version) as connection:
-                other = bag(connection.execute(query.theirs).fetchall())
+                other = bag(connection.execute(query.duckdb).fetchall())
             own = bag(accumulated(log, version).rows())
             assert own == other, (
                 f"seed {seed}, version {version}: only here {list(own - other)[:3]}, only in DuckDB"
@@ -48,7 +48,7 @@ def require_refused(query: StarQuery, logs: dict[str, pl.DataFrame], seed: str) 
     assert caught.value.message.startswith("program.sql:1:"), f"{seed}: {caught.value.message}"
     if "GROUP BY" in query.mistake:  # DuckDB takes an ON that names a table before a comma
         with database(logs, 0) as connection, pytest.raises(duckdb.Error):
-            connection.execute(query.theirs)
+            connection.execute(query.duckdb)
 
 
 @pytest.mark.sample(1)

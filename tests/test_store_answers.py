@@ -13,6 +13,7 @@ from typing import Any
 
 import obstore
 import pytest
+from stores import forget_clients
 from trams import Command
 
 from ddcore.base.errors import StorageError, UsageError
@@ -69,7 +70,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
     yield kind
     server.shutdown()
     server.server_close()
-    objects.forget_clients()
+    forget_clients()
 
 
 def settle(monkeypatch: pytest.MonkeyPatch, endpoint: str, **others: str) -> None:
@@ -79,7 +80,7 @@ def settle(monkeypatch: pytest.MonkeyPatch, endpoint: str, **others: str) -> Non
     }  # fmt: skip
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    objects.forget_clients()
+    forget_clients()
 
 
 ASKED: dict[str, Callable[[], Any]] = {
@@ -180,7 +181,7 @@ def test_settings_that_no_store_can_have_are_named(  # noqa: PLR0917
     assert code == 2 and err[0].startswith(f"error: {name}: ") and len(err) == 2
     assert "planted" not in "".join(err) and "panicked" not in "".join(err)
     monkeypatch.undo()
-    objects.forget_clients()
+    forget_clients()
 
 
 def test_settings_that_stores_have_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

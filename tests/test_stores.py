@@ -401,7 +401,7 @@ DAMAGES: dict[str, Callable[[Address], None]] = {
     "first commit lost": lambda table: objects.delete(log_of_table(table)[:1]),
     "last commit emptied": lambda table: objects.put(log_of_table(table)[-1], b""),
     "log lost": lambda table: objects.delete(log_of_table(table)),
-    "all lost": lambda table: objects.delete([place for place, *_ in objects.entries(table)]),
+    "all lost": lambda table: objects.delete([address for address, *_ in objects.entries(table)]),
 }
 
 
@@ -484,6 +484,7 @@ def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytes
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1, of="commands")
 def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):

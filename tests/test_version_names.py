@@ -1125,21 +1125,29 @@ def test_the_next_version_is_not_for_sources_with_versions(form: list[str], own:
 # --- several time dimensions ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dd: Command, clock: None) -> Path:
-    """The bitemporal sample: two days, of which one is restated; both coordinates have labels."""
-    monkeypatch.chdir(tmp_path)
-    assert dd("init", "figures", "--example", "bitemporal", "-q")[0] == 0
-    monkeypatch.chdir(tmp_path / "figures")
+@pytest.fixture(scope="module")
+def folded_figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bitemporal sample: two days, of which one is restated; both coordinates have labels. Nobody writes to it."""
+    folder = tmp_path_factory.mktemp("sample") / "figures"
+    assert run_command(["init", str(folder), "--example", "bitemporal", "-q"]) == 0
     for (number, revision, shop, amount), given in {
         (1, 0, "Harbour", 100): ["--label", "day=2026-11-20,revision=first report"],
         (2, 0, "Harbour", 110): ["--label", "day=2026-11-21"],
         (2, 1, "Market", 120): ["--label", "revision=correction"],
     }.items():
-        Path("source.csv").write_text(f"shop,amount\n{shop},{amount}\n")
-        at = f"day={number},revision={revision}"
-        assert dd("ingest", "sales", "source.csv", "--version", at, "--diff", "1", *given, "-q")[0] == 0
-    assert dd("run", "-q")[0] == 0
+        (folder / "source.csv").write_text(f"shop,amount\n{shop},{amount}\n")
+        arguments = ["--version", f"day={number},revision={revision}", "--diff", "1", *given]
+        source = ["sales", str(folder / "source.csv")]
+        assert run_command(["ingest", *source, *arguments, "--project", str(folder), "-q"]) == 0
+    assert run_command(["run", "--project", str(folder), "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def figures(folded_figures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: None) -> Path:
+    """The sample to write to, as the working folder."""
+    shutil.copytree(folded_figures, tmp_path / "figures", copy_function=shutil.copy2)
+    monkeypatch.chdir(tmp_path / "figures")
     return tmp_path / "figures"
 
 

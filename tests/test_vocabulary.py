@@ -27,7 +27,6 @@ from ddcore.expressions.projections import ListProjection, Projection
 def test_every_allowed_name_has_a_sample() -> None:
     assert set(samples.FUNCTIONS) == vocabulary.FUNCTIONS
     assert set(samples.OPERATORS) == {*syntax.OPERATORS}
-    assert set(samples.INSIDE_LISTS) - {""} == vocabulary.INSIDE_LISTS
     assert set(samples.TYPES) == vocabulary.TYPES
 
 

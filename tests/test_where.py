@@ -288,9 +288,9 @@ def test_only_files_that_may_have_such_rows_are_read(tmp_path: Path, monkeypatch
     opened: list[str] = []
     locations = datafile.rows_that_may_meet
 
-    def watched(path: Path, hint: str, may_meet: datafile.MayMeet) -> list[tuple[int, int]] | None:
+    def watched(path: Path, *how: Any) -> list[tuple[int, int]] | None:
         opened.append(path.name[:6])
-        return locations(path, hint, may_meet)
+        return locations(path, *how)
 
     monkeypatch.setattr(datafile, "rows_that_may_meet", watched)
 
@@ -325,6 +325,7 @@ def test_only_row_groups_that_may_have_such_rows_are_read(tmp_path: Path) -> Non
     assert asked == [(None, None), (0, 2), (3, 5), (6, 6)]
     assert datafile.rows_that_may_meet(path, "", lambda *_: True) is None
     assert datafile.rows_that_may_meet(path, "", lambda *_: False) == []
+    assert datafile.rows_that_may_meet(path, "", is_there, (7, 8)) == [(7, 1)]
 
     def rows(condition: str) -> list[Any]:
         found = SortedRows(log, state, None, time_of(0), where=Condition(condition, log.schema, "where"))

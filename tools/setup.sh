@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What `make setup` does: .venv with pinned packages, then what is prepared once per machine. Fast when all is done.
 # Without Java it prepares what the inline engine needs, says what to install, and exits with 1.
+# `tools/setup.sh packages` ends after the packages, which is enough for `make -o .venv/ready check`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,8 +40,8 @@ if [ -z "$python" ]; then
     exit 1
 fi
 
-ready=.venv/ready
-if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt "$ready" ]; then
+installed=.venv/installed
+if [ ! -e "$installed" ] || [ pyproject.toml -nt "$installed" ] || [ constraints.txt -nt "$installed" ]; then
     [ -x .venv/bin/python ] || "$python" -m venv .venv
     say "Environment in .venv, of $(.venv/bin/python --version); a minute or two the first time ..."
     mkdir -p build
@@ -60,7 +61,9 @@ if [ ! -e "$ready" ] || [ pyproject.toml -nt "$ready" ] || [ constraints.txt -nt
     unused='/(tests|pip|mypyc)/|/moto/(?!cloudwatch|core|events|iam|kms|moto_|s3|sts|utilities)[^/]+/'
     .venv/bin/python -m compileall -q -j 0 -x "$unused" .venv/lib >/dev/null 2>&1 || : # some have files for other Pythons
     .venv/bin/python -m compileall -q -j 0 ddcore io jobs cli tools tests/support
+    touch "$installed"
 fi
+[ "${1:-}" != packages ] || exit 0
 say "Once per machine, in ${DDCORE_CACHE:-~/.cache/ddcore}:"
 .venv/bin/python -m ddcore.jobs.setup ${SETUP_FLAGS:-}
-touch "$ready"
+touch .venv/ready

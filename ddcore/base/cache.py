@@ -40,6 +40,7 @@ _KEPT = {
 _RECENTLY, _LONG_AGO = 7 * 86_400, 30 * 86_400  # seconds
 _A_DAY = 86_400  # seconds
 _REMOVED = "removed"  # an empty file: when what is unused was removed last
+_DIGEST = 32  # bytes before the content of a sealed file
 _FORMAT = 2  # of the files that ddcore.compiling.kernel_cache writes
 _CODE = "unpacked/"  # the sources inside the package's zip
 
@@ -117,6 +118,21 @@ def write_private(file: Path, content: bytes) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def write_sealed(file: Path, content: bytes) -> None:
+    """:func:`write_private` with the digest of the content before it. Raises OSError."""
+    write_private(file, hashlib.blake2b(content, digest_size=_DIGEST).digest() + content)
+
+
+def read_sealed(file: Path) -> bytes | None:
+    """The content of a file of :func:`write_sealed`; None where it is missing, cannot be read, or is damaged."""
+    try:
+        whole = file.read_bytes()
+    except OSError:
+        return None
+    content = whole[_DIGEST:]
+    return content if hashlib.blake2b(content, digest_size=_DIGEST).digest() == whole[:_DIGEST] else None
 
 
 # --- what is not used any more ----------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ names its folder after the path of the source, so every installation compiles ag
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import sys
@@ -26,13 +25,13 @@ from ddcore.base.cache import (
     level_digest,
     note_use,
     processor_digest,
+    read_sealed,
     shipped_folder,
-    write_private,
+    write_sealed,
 )
 from ddcore.compiling import compilation
 from ddcore.compiling.native import Code
 
-_DIGEST = 32  # bytes at the head of a file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")  # that choose a processor
 _WITHOUT_AVX = {"corei7-avx", "core-avx-i", "sandybridge", "ivybridge", "nocona"}  # as numba compiles for them
 _log = logging.getLogger("ddcore")
@@ -66,10 +65,8 @@ def _note_use() -> None:
 def store(name: str, code: Code) -> None:
     """Keep the kernel that was compiled. If the folder cannot be used, warn once and continue."""
     compilation.end()
-    file, payload = kernel_folder() / f"{name}.{processor()}", code.packed()
-    content = hashlib.blake2b(payload, digest_size=_DIGEST).digest() + payload
     try:
-        write_private(file, content)
+        write_sealed(kernel_folder() / f"{name}.{processor()}", code.packed())
     except OSError as error:
         _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
 
@@ -124,14 +121,8 @@ def target() -> tuple[str, str, str]:
 
 def _code(file: Path) -> Code | None:
     """The code in a file; None where it cannot be read or is damaged."""
-    try:
-        content = file.read_bytes()
-    except OSError:
-        return None
-    digest, payload = content[:_DIGEST], content[_DIGEST:]
-    if hashlib.blake2b(payload, digest_size=_DIGEST).digest() != digest:
-        return None
-    return Code.unpacked(payload)
+    packed = read_sealed(file)
+    return None if packed is None else Code.unpacked(packed)
 
 
 @functools.lru_cache(maxsize=1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -24,12 +23,12 @@ from ddcore.base.cache import (
     kernel_folder,
     kernel_names,
     note_use,
-    write_private,
+    read_sealed,
+    write_sealed,
 )
 from ddcore.compiling import kernel_cache, native
 from ddcore.compiling.linking import Image, UnlinkableError, link
 
-_DIGEST = 32  # bytes at the head of the file
 _SETTINGS = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_DISABLE_JIT")
 _placing = Lock()
 
@@ -95,9 +94,8 @@ def _read(file: Path) -> Image | None:
     try:
         if not file.exists() or distrust(file.parent):
             return None
-        content = file.read_bytes()
-        digest, packed = content[:_DIGEST], content[_DIGEST:]
-        if hashlib.blake2b(packed, digest_size=_DIGEST).digest() != digest:
+        packed = read_sealed(file)
+        if packed is None:
             return None
         note_use(file)
         return Image.unpacked(packed)
@@ -117,7 +115,6 @@ def _link(file: Path) -> Image | None:
         image = link(codes)
     except UnlinkableError:
         return None
-    packed = image.packed()
     with contextlib.suppress(OSError):
-        write_private(file, hashlib.blake2b(packed, digest_size=_DIGEST).digest() + packed)
+        write_sealed(file, image.packed())
     return image

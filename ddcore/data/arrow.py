@@ -1,7 +1,8 @@
-"""Arrow's arrays as series of Polars.
+"""Arrow's arrays, and numpy's, as series of Polars.
 
 ``polars.from_arrow`` imports ``pyarrow.compute`` for any array of PyArrow's, which takes longer than all look-ups of a
-small run. Taken in by Arrow's C interface an array is the same series, and nothing is imported.
+small run, and ``polars.Series`` imports ``numpy.ma`` for any of numpy's. Taken in by Arrow's C interface an array is
+the same series, and nothing is imported.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+
+from ddcore.base.lazy import numpy as np
+from ddcore.base.lazy import pyarrow as pa
 
 
 class _Exported:
@@ -38,3 +42,14 @@ def series_of(array: Any) -> pl.Series:
     form.
     """
     return pl.Series(_ExportedChunks(array) if hasattr(array, "chunks") else _Exported(array))
+
+
+def series_of_numbers(values: np.ndarray) -> pl.Series:
+    """The series of a copy of n numbers or flags of numpy's, without nulls and without a name.
+
+    By its bytes, because ``pyarrow.array`` imports pandas.
+    """
+    flags = values.dtype.kind == "b"
+    content = np.packbits(values, bitorder="little") if flags else values.copy()
+    kind = pa.bool_() if flags else pa.from_numpy_dtype(values.dtype)
+    return series_of(pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(content)]))

@@ -23,6 +23,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, is_direct
 from ddcore.data import forms, nested, wide
+from ddcore.data.arrow import series_of_numbers
 from ddcore.data.casts import InexactCast, exact_cast
 from ddcore.data.pools import Halves, Pool, Sequences, Strings, Words
 
@@ -91,20 +92,20 @@ def decode(words: np.ndarray, kind: Type, name: str = "") -> pl.Series:
     if kind.is_pooled:
         series = _decode_pooled(safe, kind)
     elif kind.name == "float64":
-        series = pl.Series(floats_of(safe))
+        series = series_of_numbers(floats_of(safe))
     elif kind.name == "bool":
-        series = pl.Series(safe != 0)
+        series = series_of_numbers(safe != 0)
     elif kind.name == "date":
-        series = pl.Series(safe).cast(pl.Int32).cast(pl.Date)
+        series = series_of_numbers(safe).cast(pl.Int32).cast(pl.Date)
     elif kind.name == "timestamp":
-        series = pl.Series(safe).cast(kind.polars)
+        series = series_of_numbers(safe).cast(kind.polars)
     elif kind.name == "decimal":
         series = wide.decimals(wide.halves_of_words(safe), kind)
     else:
-        series = pl.Series(name, safe)
+        series = series_of_numbers(safe)
     if some:
         series = series.zip_with(
-            pl.Series(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series))
+            series_of_numbers(~nulls), pl.Series([None], dtype=series.dtype).new_from_index(0, len(series))
         )
     return series if series.name == name else series.alias(name)
 

@@ -16,6 +16,7 @@ import polars_hash as plh
 
 from ddcore import kernels
 from ddcore.base.lazy import numpy as np
+from ddcore.data.arrow import series_of_numbers
 
 _FIRST_CAPACITY = 1024
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -264,7 +265,7 @@ def _scramble(words: np.ndarray) -> np.ndarray:
 
 def _taken(values: pl.Series, rows: np.ndarray) -> pl.Series:
     """The values at these positions. ``Series.gather`` plans a query, and an index of another type is converted."""
-    return values[pl.Series(rows.astype(_index_type()))]
+    return values[series_of_numbers(rows.astype(_index_type()))]
 
 
 @cache

@@ -71,9 +71,7 @@ FUNCTIONS = {
     "Trigonometry.Tanh",
 }  # fmt: skip
 
-INSIDE_LISTS = {"Filter", "Reverse", "Unique", "Any", "All", "First", "Last", "Item", "NUnique", "Zip"}
-"""Operations of ``list.filter``, ``list.unique``, ``list.any`` and others on all elements of one list."""
-_AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}
+_AGGREGATES = {"Any", "All", "First", "Last", "Item", "NUnique"}  # of all elements of one list
 
 TYPES = {
     "Boolean", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Int128", "Float32",

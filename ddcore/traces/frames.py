@@ -10,6 +10,7 @@ from ddcore.base.errors import DataError
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import Schema, Type, type_of
 from ddcore.data import encoding
+from ddcore.data.arrow import series_of_numbers
 from ddcore.traces.batch import Batch, concatenate
 from ddcore.traces.budget import ALONE, Budget
 from ddcore.traces.consolidation import arrange
@@ -112,8 +113,9 @@ def output_frame(batches: Sequence[Batch], schema: Schema, dims: Sequence[str], 
 
 def _frame(batch: Batch, schema: Schema, dims: Sequence[str]) -> pl.DataFrame:
     values = encoding.decode_columns(batch.words, schema)
-    times = [pl.Series(dim, column) for dim, column in zip(dims, batch.times, strict=True)]
-    return pl.DataFrame([*values, *times, pl.Series("diff", batch.diffs)])
+    names, columns = [*dims, "diff"], [*batch.times, batch.diffs]
+    times = [series_of_numbers(column).alias(name) for name, column in zip(names, columns, strict=True)]
+    return pl.DataFrame([*values, *times])
 
 
 def values_of(batch: Batch, schema: Schema, columns: Sequence[str]) -> pl.DataFrame:

@@ -85,7 +85,7 @@ def _commit(
     without: frozenset[str], beside: frozenset[str], restores_columns: bool, adds: Mapping[str, Type] | None,
     becomes: Mapping[str, Type | str] | None, carries: Mapping[str, str] | None,
 ) -> TableState:  # fmt: skip
-    known = head_of(folder, base, writer)
+    known = writer.created(folder) if base is None and becomes is None else head_of(folder, base, writer)
     if known is not None and (adds is None or {*adds} <= {name for name, _ in known.columns}):
         live = {file.path for file in known.files}
         kept = live.intersection(beside) | (set() if overwrite else live - without)

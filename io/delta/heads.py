@@ -18,6 +18,7 @@ import json
 import os
 import re
 import time
+import uuid
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,11 +41,12 @@ _TEMPORARY = ".commit.tmp"  # in the folder of the log; one name, so that killed
 _MOST_FILES = 256  # a note is written with every commit
 _MOST_COLUMNS = 30  # of more, the Delta library does not read all bounds
 _PLAIN = re.compile(r"[A-Za-z0-9_=./-]+")  # paths that are the same in Delta's log, which writes them as URLs
-_INTERVAL = "delta.checkpointInterval"
+_PLAIN_NAME = re.compile(r"\w+")
+_INTERVAL, _FEED = "delta.checkpointInterval", "delta.enableChangeDataFeed"
 _KNOWN = (  # settings that ask nothing of a commit
-    _INTERVAL, "delta.enableChangeDataFeed", "delta.logRetentionDuration", "delta.deletedFileRetentionDuration",
+    _INTERVAL, _FEED, "delta.logRetentionDuration", "delta.deletedFileRetentionDuration",
 )  # fmt: skip
-_WRITERS = (2, 4)  # writer protocols that ask nothing of a commit which only adds and removes files
+_WRITERS = (2, 4)  # writer protocols, without and with a change feed, that ask nothing of what adds and removes files
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +274,34 @@ def _integers(columns: Sequence[tuple[str, str]], side: Mapping[str, Any]) -> di
     return {name: n for name, n in side.items() if name in integers and type(n) is int}
 
 
+def create(
+    folder: Path, columns: Sequence[tuple[str, str]], schema: str, settings: Mapping[str, str], description: str | None
+) -> Head | None:
+    """Create a table without files in a folder without commits; None where the Delta library has to. ``schema``: the
+    columns as the library writes them. FileExistsError if another program has just created it.
+    """
+    plain = all(_PLAIN_NAME.fullmatch(name) for name, _ in columns)
+    if not plain or len(columns) > _MOST_COLUMNS or not {*settings} <= {*_KNOWN}:
+        return None
+    now, (lesser, greater) = int(time.time() * 1000), _WRITERS
+    metadata: dict[str, Any] = {
+        "id": str(uuid.uuid4()), "name": None, "description": description,
+        "format": {"provider": "parquet", "options": {}}, "schemaString": schema, "partitionColumns": [],
+        "createdTime": now, "configuration": {**settings},
+    }  # fmt: skip
+    parameters = {"mode": "ErrorIfExists", "partitionBy": "[]"}
+    info = {"timestamp": now, "operation": "CREATE TABLE", "operationParameters": parameters}
+    protocol = {"minReaderVersion": 1, "minWriterVersion": greater if _FEED in settings else lesser}
+    head = Head(0, -1, tuple(columns), (), int(settings[_INTERVAL]), description or "")
+    (folder / LOG).mkdir(exist_ok=True)
+    prepared = Prepared(folder, head)
+    _write(prepared, [
+        {"commitInfo": info | {"engineInfo": f"ddcore:{__version__}"}}, {"protocol": protocol}, {"metaData": metadata},
+    ])  # fmt: skip
+    publish(prepared)
+    return head
+
+
 def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | None:
     """Write the next commit under a temporary name; None where the Delta library has to write it."""
     after = head.followed_by(change)
@@ -288,6 +318,11 @@ def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | No
     actions += [{"remove": _remove(path, sizes[path], now, changes)} for path in change.removed]
     actions.append({"txn": {"appId": app, "version": change.txn}})
     prepared = Prepared(folder, after)
+    _write(prepared, actions)
+    return prepared
+
+
+def _write(prepared: Prepared, actions: Sequence[Mapping[str, Any]]) -> None:
     temporary = prepared.temporary
     try:
         with _begun(temporary) as commit:
@@ -295,7 +330,6 @@ def prepare(folder: Path, head: Head, change: Change, app: str) -> Prepared | No
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    return prepared
 
 
 def _begun(temporary: Path) -> BinaryIO:

@@ -70,7 +70,11 @@ def create(
     wanted = [(name, str(kind)) for name, kind in schema.items()]
     with reading(folder, "create the table"):
         mode: Literal["error", "overwrite"] = "error"
-        stored = columns(open_table(folder, writer=writer)) if exists(folder) else None
+        stored = None
+        if (known := writer.heads.get(folder) or heads.newest(folder)) is not None:
+            stored = [*known.columns]
+        elif exists(folder):
+            stored = columns(open_table(folder, writer=writer))
         if stored == wanted:
             syncs.settle(folder, 0, 0)  # the process that created it may have been killed before it did this
             return
@@ -82,16 +86,21 @@ def create(
             store.create_folder(folder)
             failpoint("after-folder")
         writer.require_lock()
-        table = DeltaTable.create(
-            address,
-            delta_schema(schema),
-            mode=mode,
-            description=description,
-            configuration={"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})},
-            storage_options=options_of(folder),
-        )
-        writer.keep(folder, table)
-        syncs.settle(folder, 0 if stored is None else table.version(), table.version())
+        settings = {"delta.checkpointInterval": str(writer.tuning.checkpoint_commits), **(configuration or {})}
+        described, version = delta_schema(schema), 0
+        head = None
+        if stored is None and isinstance(folder, Path):
+            head = heads.create(folder, wanted, described.to_json(), settings, description)
+        if head is not None:
+            writer.note_head(folder, head)
+        else:
+            table = DeltaTable.create(
+                address, described, mode=mode, description=description, configuration=settings,
+                storage_options=options_of(folder),
+            )  # fmt: skip
+            writer.keep(folder, table)
+            version = table.version()
+        syncs.settle(folder, 0 if stored is None else version, version)
         failpoint("after-begin" if is_ledger(folder) else "after-create")
 
 
@@ -190,11 +199,12 @@ def state_at(folder: Location, version: int) -> TableState:
 
 def scan(
     folder: Location, files: Sequence[AddedFile | LiveFile], schema: Schema, *, check: bool = True,
-    may_meet: datafile.MayMeet | None = None,
+    may_meet: datafile.MayMeet | None = None, within: tuple[int, int] | None = None,
 ) -> pl.LazyFrame:  # fmt: skip
     """The rows of some of a table's files, in file order, as a lazy frame.
 
     ``may_meet``: rows that cannot meet it may be left out, with their row groups, which are neither checked nor read.
+    ``within``: of each file only these rows, [start, stop), and the row groups that have them.
     Checks the digests of these files first, because Polars' reader checks nothing; not where the caller just did.
     Columns that were added to the table after a file was written are null in its rows.
     """
@@ -208,8 +218,8 @@ def scan(
     paths, hint = [folder / file.path for file in files], mend_hint(folder)
     ranges: dict[Location, list[tuple[int, int]]] = {}
     for path in paths if check else ():
-        if isinstance(path, Path) and may_meet is not None:
-            portions = datafile.rows_that_may_meet(path, hint, may_meet)
+        if isinstance(path, Path) and (may_meet or within):
+            portions = datafile.rows_that_may_meet(path, hint, may_meet, within)
             if portions is not None:
                 ranges[path] = portions
         elif isinstance(path, Path):
@@ -225,12 +235,11 @@ def scan(
         hive_partitioning=False,
         use_statistics=trusted,
     )
-    if not ranges:
+    if not ranges and within is None:
         return values_of(reader(sources(paths, hint)), schema)
     # A reader of a slice reads the row groups of the slice.
-    parts = [
-        reader(sources([path], hint)).slice(*portion) for path in paths for portion in ranges.get(path, [(0, None)])
-    ]  # fmt: skip
+    whole = [(0, None)] if within is None else [(within[0], within[1] - within[0])]
+    parts = [reader(sources([path], hint)).slice(*portion) for path in paths for portion in ranges.get(path, whole)]
     return values_of(pl.concat(parts) if parts else pl.LazyFrame(schema=types), schema)
 
 

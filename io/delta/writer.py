@@ -62,6 +62,11 @@ class Writer:
         """Let the next use of a table find it open."""
         self._tables[folder] = table
 
+    def created(self, folder: Location) -> Head | None:
+        """The head of a table that this command has created, and to which it has committed nothing."""
+        head = self.heads.get(folder)
+        return head if head is not None and not head.version else None
+
     def note_head(self, folder: Location, head: Head) -> None:
         """A table has this head now, by a commit of this process or as it was read."""
         self.heads[folder] = head

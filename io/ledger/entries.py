@@ -149,8 +149,10 @@ class Entries:
         folder, schema = self.folder, {name: Type("int64" if name in NUMBERS else "string") for name in COLUMNS}
         settings = {**_SETTINGS, "delta.checkpointInterval": str(self.owner.tuning.ledger_commits)}
         tables.create(self.owner, folder, schema, description=f"{_DESCRIPTION}{FORMAT}", configuration=settings)
-        with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
-            self._keep_out(self._open_table())
+        self._head = self.owner.created(folder)
+        if self._head is None:
+            with reporting(folder, "read the ledger", open_tables.mend_hint(folder)):
+                self._keep_out(self._open_table())
 
     # --- reading ---
 

@@ -201,12 +201,17 @@ class ChangeLog:
         files = [file for file in self.files(state) if window.may_meet(file.lower, file.upper, self.dims)]
         return self.scan_files(files).filter(window.condition(self.dims))
 
-    def scan_files(self, files: Sequence[AddedFile | LiveFile], may_meet: MayMeet | None = None) -> pl.LazyFrame:
+    def scan_files(
+        self, files: Sequence[AddedFile | LiveFile], may_meet: MayMeet | None = None,
+        within: tuple[int, int] | None = None,
+    ) -> pl.LazyFrame:  # fmt: skip
         """The updates of some of the table's files, in file order. Checks the digests of each whole file first; with
-        ``may_meet``, of row groups whose bounds may be those of such rows, and leaves the others out.
+        ``may_meet``, of row groups whose bounds may be those of such rows, and leaves the others out; with ``within``,
+        of row groups that have some of these rows of a file, [start, stop), and leaves the other rows out.
         """
         try:
-            updates = tables.scan(self.folder, files, self.read_columns, may_meet=self._meeting(may_meet))
+            may_meet = self._meeting(may_meet)
+            updates = tables.scan(self.folder, files, self.read_columns, may_meet=may_meet, within=within)
         except StorageError as error:
             raise self._lost(files) or error from None
         return self.seen(updates)

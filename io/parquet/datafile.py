@@ -17,6 +17,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ _TAIL = 64 * 1024  # bytes of the first read: holds most footers, and most small
 
 _MOST_VERIFIED = 1 << 16  # files
 _MOMENT = 2_000_000_000  # nanoseconds
-_verified: dict[Location, tuple[int, ...]] = {}  # a cache; what is in it is true whoever asks
+_verified: dict[tuple[Location, int], tuple[int, ...]] = {}  # a cache, by file and end of a row group, 0: of the whole
 
 # Whether rows can meet a condition whose columns of int64 are between some bounds, by name: the least, the greatest.
 MayMeet = Callable[[Mapping[str, Any], Mapping[str, Any]], bool]
@@ -86,15 +87,22 @@ def verify(path: Location, hint: str) -> None:
     expected = _digest_in_name(path)
     if expected is None:
         return
+    with _verifying(path, 0, hint) as is_known:
+        if not is_known:
+            with reporting(path, "read", hint), store.opened(path, whole=True) as file:
+                _check(file, path, expected, hint)
+
+
+@contextmanager
+def _verifying(path: Location, end: int, hint: str) -> Iterator[bool]:
+    """Whether this process knows a file, or its row group that ends there, to be as it was; else the caller checks."""
     before = _stamp(path, hint)
-    if before is not None and _verified.get(path) == before:
-        return
-    with reporting(path, "read", hint), store.opened(path, whole=True) as file:
-        _check(file, path, expected, hint)
-    if before is not None and before == _stamp(path, hint):
+    is_known = before is not None and _verified.get((path, end)) == before
+    yield is_known
+    if not is_known and before is not None and before == _stamp(path, hint):
         if len(_verified) >= _MOST_VERIFIED:
             _verified.clear()
-        _verified[path] = before
+        _verified[path, end] = before
 
 
 def _stamp(path: Location, hint: str) -> tuple[int, ...] | None:
@@ -110,11 +118,14 @@ def _stamp(path: Location, hint: str) -> tuple[int, ...] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def rows_that_may_meet(path: Path, hint: str, may_meet: MayMeet) -> list[tuple[int, int]] | None:
+def rows_that_may_meet(
+    path: Path, hint: str, may_meet: MayMeet | None, within: tuple[int, int] | None = None
+) -> list[tuple[int, int]] | None:
     """Where in a file rows may lie that meet a condition: first row and number of rows, by row groups; None: anywhere.
 
-    ``may_meet`` is asked with the bounds of the int64 columns of each row group, from the footer. Raises StorageError
-    if any byte of these row groups has changed since it was written; of the others no byte is read.
+    ``may_meet`` is asked with the bounds of the int64 columns of each row group, from the footer. ``within``: only of
+    these rows, [start, stop). Raises StorageError if any byte of these row groups has changed since it was written; of
+    the others no byte is read.
     """
     expected = _digest_in_name(path)
     if expected is None:
@@ -123,19 +134,22 @@ def rows_that_may_meet(path: Path, hint: str, may_meet: MayMeet) -> list[tuple[i
         footer = _check_footer(file, path, expected, hint)
         note = _note(footer, _GROUPS)
         if note is None:
-            _check(file, path, expected, hint)
+            verify(path, hint)
             return None
         groups, first, ranges = json.loads(note), 0, list[tuple[int, int]]()
         for number, (rows, (begin, end, digest)) in enumerate(
             zip(groups["rows"], _blocks(path, footer, hint), strict=True)
         ):
             lower, upper = ({name: of[number][side] for name, of in groups["bounds"].items()} for side in (0, 1))
-            if may_meet(lower, upper):
-                if digest_of(file.read(end - begin, begin)) != digest:
-                    raise damaged(path, hint)
-                ranges.append((first, rows))
+            start, stop = within or (first, first + rows)
+            start, stop = max(first, start), min(first + rows, stop)
+            if start < stop and (may_meet is None or may_meet(lower, upper)):
+                with _verifying(path, end, hint) as is_known:
+                    if not is_known and digest_of(file.read(end - begin, begin)) != digest:
+                        raise damaged(path, hint)
+                ranges.append((start, stop - start))
             first += rows
-    return None if len(ranges) == len(groups["rows"]) else ranges
+    return None if within is None and len(ranges) == len(groups["rows"]) else ranges
 
 
 def content(path: Location, hint: str) -> bytes:

@@ -29,7 +29,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ddcore.base import version
-from ddcore.base.cache import cache_folder, distrust, note_use, version_of, write_private
+from ddcore.base.cache import cache_folder, distrust, note_use, read_sealed, version_of, write_sealed
 from ddcore.base.record import record
 from ddcore.io.project.program import load, plan_of
 from ddcore.io.project.program_sources import Sources, self_contained
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ddcore.planning.plan import Plan
 
 _FORMAT = 1
-_DIGEST = 32  # bytes at the head of a file
 _LIBRARIES = ("polars", "numpy", "pyarrow", "sqlglot")
 # Variables of ours that change no plan; one that is not listed here counts.
 _WITHOUT_EFFECT = {
@@ -184,9 +183,8 @@ def _read(project: Project, file: Path) -> KeptPlan | None:
     """An entry that is whole and of these sources. Raises OSError, ValueError, KeyError, TypeError."""
     if not file.exists() or distrust(file.parent):
         return None
-    content = file.read_bytes()
-    digest, body = content[:_DIGEST], content[_DIGEST:]
-    if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
+    body = read_sealed(file)
+    if body is None:
         return None
     head, _, pickled = body.partition(b"\n")
     fields = json.loads(head)
@@ -201,8 +199,7 @@ def _write(file: Path, sources: Sources, program: PlannedProgram) -> None:
     """Write an entry, whole. Raises OSError."""
     plan = program.plan
     head = {"fingerprint": plan.fingerprint, "inputs": [*plan.inputs], "now": plan.uses_now, "sources": vars(sources)}
-    body = json.dumps(head).encode() + b"\n" + _pickled(program)
-    write_private(file, hashlib.blake2b(body, digest_size=_DIGEST).digest() + body)
+    write_sealed(file, json.dumps(head).encode() + b"\n" + _pickled(program))
 
 
 def _pickled(program: PlannedProgram) -> bytes:

@@ -236,6 +236,9 @@ class _Files:
         self, log: ChangeLog, updates: list[Batch], stem: str, counted: dict[str, dict[Time, tuple[int, int]]]
     ) -> dict[str, list[AddedFile]]:
         """The updates that an output gained; their counts are added to ``counted``."""
+        if not any(map(len, updates)):
+            counted[log.folder.name] = {}
+            return {}
         counts, files, name = [], list[AddedFile](), log.folder.name
         for number, batches in enumerate(self._portions(updates)):
             frame = output_frame(batches, log.schema, log.dims, self.budget)

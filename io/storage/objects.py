@@ -362,9 +362,3 @@ def delete(addresses: Iterable[Address]) -> None:
         some = todo[first : first + _TOGETHER]
         with _errors(some[0], "delete"):
             obstore.delete(_client(some[0]), [address.key for address in some])
-
-
-def forget_clients() -> None:
-    """Read the environment again when a store is next used."""
-    _store.cache_clear()
-    _is_store.cache_clear()

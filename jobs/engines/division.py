@@ -84,9 +84,19 @@ class Division:
     shares: Mapping[int, Shares] = field(default_factory=dict)
     everywhere: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def owners(self) -> int:
+        """How many workers own some of an arrangement: the first ones. All, where a key has several owners."""
+        if self.shares:
+            return 1 + len(next(iter(self.boundaries.values())))
+        return max((self._owners(index) for index in self.boundaries), default=1)
+
+    def _owners(self, index: int) -> int:
+        return 1 + bisect_left(self.boundaries[index], LAST)
+
     def writer(self, index: int) -> int:
         """The worker that stores few rows of an arrangement for all: one of those that own some of it."""
-        return index % (1 + bisect_left(self.boundaries[index], LAST))
+        return index % self._owners(index)
 
     def stored_parts(self, worker: int) -> dict[int, list[tuple[int, int, int]]]:
         """What a worker reads of what is stored of heavy keys, by arrangement index: code, part, number of parts."""

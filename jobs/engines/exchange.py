@@ -45,15 +45,19 @@ _logger = logging.getLogger("ddcore")
 
 
 def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) -> tuple[FoldResult, int]:
-    """Fold a window with ``parallelism`` workers; return the files written, and the parallelism.
+    """Fold a window with ``parallelism`` workers, or as many as own some of it; return the files written, and how many.
 
     Where Spark cannot run so many side by side, or they do not reach each other, one worker folds, and a line says why.
     Errors of workers are raised unchanged.
     """
     encrypting = encryption(spark)
     work = shared(fold, parallelism, encrypted=bool(encrypting) and can_encrypt())
-    if not any(work.splits) and not fold.rebuilding:
-        return one_task.fold_with(spark, fold)
+    why = "" if work.parallelism == parallelism else f"not {parallelism}: further ones would own nothing"
+    parallelism = work.parallelism
+    if parallelism == 1 or not (any(work.splits) or fold.rebuilding):
+        result, one = one_task.fold_with(spark, fold)
+        result.why = why
+        return result, one
     start = time.perf_counter()
     reason = obstacle(spark, parallelism)
     waited = time.perf_counter() - start
@@ -63,7 +67,7 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
         try:
             reports, seconds = _reports(spark, work)
             result = gained(reports)
-            result.load = workload(fold, result, parallelism, waited + seconds)
+            result.load, result.why = workload(fold, result, parallelism, waited + seconds), why
             return result, parallelism
         except Unreachable as error:
             reason = str(error)
@@ -74,15 +78,18 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
 
 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
-    """What each of so many workers needs to know of a fold."""
+    """What each of so many workers needs to know of a fold; of fewer, where the others would own and read nothing."""
     groups = fold.stored.groups
     fold = replace(fold, plan=staged(fold.plan))
     routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
     division = division_of(fold, routing, parallelism)
+    splits = _splits(fold, parallelism)
+    if owner_rows(fold) and (busy := max(division.owners, sum(map(bool, splits)))) < parallelism:
+        return shared(fold, busy, encrypted=encrypted)
     secret = secrets.token_bytes(32)
     credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
     routing = routing.divided(division.shares)
-    return SharedFold(fold, routing, division, _splits(fold, parallelism), parallelism, credentials)
+    return SharedFold(fold, routing, division, splits, parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> tuple[list[Report], float]:

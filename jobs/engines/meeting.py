@@ -71,8 +71,7 @@ def _meet(rank: int, host: str, credentials: Credentials, gather: Gather, tuning
     with contextlib.ExitStack() as opened:
         listener = None
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            listener = opened.enter_context(socket.create_server((host, 0), family=family))
+            listener = opened.enter_context(socket.create_server((host, 0), family=_family(host)))
             words["address"] = listener.getsockname()[:2]
         except OSError as error:
             words["error"] = f"worker {rank} cannot listen at {host}: {error}"
@@ -113,7 +112,7 @@ def _called(side: _Side, peer: int, address: list[Any], deadline: float) -> sock
     while True:
         try:
             patience = max(0.1, min(side.tuning.reaching_seconds, deadline - time.monotonic()))
-            connection = socket.create_connection((address[0], address[1]), timeout=patience)
+            connection = _connected(address, patience)
         except OSError as error:
             raise Unreachable(f"{where}: {error}") from error
         try:
@@ -124,6 +123,22 @@ def _called(side: _Side, peer: int, address: list[Any], deadline: float) -> sock
             if time.monotonic() + _AGAIN > deadline:
                 raise Unreachable(f"{where}: {error}") from error
             time.sleep(_AGAIN)
+
+
+def _connected(address: list[Any], patience: float) -> socket.socket:
+    """A connection to a numeric address. ``socket.create_connection`` looks it up as a name, and imports codecs."""
+    connection = socket.socket(_family(address[0]), socket.SOCK_STREAM)
+    try:
+        connection.settimeout(patience)
+        connection.connect((address[0], address[1]))
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _introduced(connection: socket.socket, side: _Side, until: float) -> socket.socket:

@@ -40,40 +40,39 @@ class PeerLost(Exception):
 
 @dataclass(eq=False)
 class _Line:
-    """One connection: what is still to be sent, and what has arrived of the next part."""
+    """One connection: what is still to be sent, and what has arrived and is not taken yet."""
 
     peer: int
     socket: socket.socket
-    outgoing: _Outgoing | None = None  # None: all is sent
+    outgoing: _Outgoing | None = None  # None: all is in ``sending``
     sending: deque[memoryview] = field(default_factory=deque)
-    buffer: bytearray = field(default_factory=lambda: bytearray(_FRAME.size))
-    got: int = 0
-    ahead: memoryview = field(default_factory=lambda: memoryview(b""))  # what was read and is not in the buffer yet
-    header_size: int = 0  # of the part whose header is awaited
-    body_size: int = 0
+    ahead: bytes = b""  # what was read, of which the first ``taken`` bytes are taken
+    taken: int = 0
     header: Header | None = None  # of the part whose body is awaited
+    body: bytearray = field(default_factory=bytearray)
+    got: int = 0  # bytes of that body
     note: Header | None = None  # what the worker says at the end of an exchange
     sent: int = 0  # bytes
     heard: float = 0.0  # the time of the last sign that the worker lives
 
     @property
-    def is_sent(self) -> bool:
-        """Whether nothing of the exchange is left to be sent."""
-        return self.outgoing is None
-
-    @property
     def awaited(self) -> int:
         """What of this connection is waited for: events of ``poll``."""
-        return (0 if self.note is not None else select.POLLIN) | (0 if self.is_sent else select.POLLOUT)
+        return (0 if self.note is not None else select.POLLIN) | (select.POLLOUT if self.sending else 0)
+
+    def begin(self, parts: Iterable[Part] | None, end: bytes) -> None:
+        """Begin an exchange: to send these parts and then ``end``."""
+        self.note, self.outgoing, self.heard = None, None, time.monotonic()
+        if parts is None:
+            self.sending.append(memoryview(end))
+        else:
+            self.outgoing = _Outgoing(parts, end)
+            self.sending.extend(_pieces(self.outgoing))
+        self.send()
 
     def send(self) -> None:
         """Send until the connection takes no more, or all parts are gone."""
-        while self.outgoing is not None:
-            if not self.sending:
-                self.sending.extend(_pieces(self.outgoing))
-            if not self.sending:
-                self.outgoing = None
-                return
+        while self.sending:
             try:
                 first = self.sending[0]
                 sent = self.socket.send(first[:_MOST_SENT])
@@ -81,63 +80,71 @@ class _Line:
                 return
             self.heard = time.monotonic()
             self.sent += sent
-            if sent == len(first):
-                self.sending.popleft()
-            else:
+            if sent < len(first):
                 self.sending[0] = first[sent:]
+                continue
+            self.sending.popleft()
+            if not self.sending and self.outgoing is not None:
+                self.sending.extend(_pieces(self.outgoing))
 
     def receive(self, accept: Accept) -> None:
         """Read what is there, up to the end of the exchange; what comes after it stays with the connection."""
+        self._take(accept)
         while self.note is None:
-            wanted = memoryview(self.buffer)[self.got :]
             try:
-                got = self._ahead(wanted) if len(wanted) < _SMALL or self.ahead else self.socket.recv_into(wanted)
+                if self.header is None:
+                    some = self.socket.recv(_SMALL)
+                    got = len(some)
+                    self.ahead, self.taken = self.ahead[self.taken :] + some, 0
+                else:
+                    got = self.socket.recv_into(memoryview(self.body)[self.got :])
+                    self.got += got
             except _BLOCKED:
                 return
             if not got:
                 raise PeerLost(f"worker {self.peer} closed its connection")
-            self.got += got
             self.heard = time.monotonic()
-            if self.got == len(self.buffer):
-                self._arrived(accept)
+            self._take(accept)
 
-    def _ahead(self, wanted: memoryview) -> int:
-        """Fill in what was read ahead, or as much as comes; how many bytes, 0 at the end of the connection."""
-        if not self.ahead:
-            self.ahead = memoryview(self.socket.recv(_SMALL))
-        got = min(len(wanted), len(self.ahead))
-        wanted[:got], self.ahead = self.ahead[:got], self.ahead[got:]
-        return got
+    def _take(self, accept: Accept) -> None:
+        """Take what has arrived whole: parts, and the note that ends an exchange."""
+        while self.note is None:
+            if self.header is not None:
+                if self.got < len(self.body):
+                    return
+                header, body, self.header, self.body = self.header, self.body, None, bytearray()
+                accept(header, body)
+            start = self.taken + _FRAME.size
+            if len(self.ahead) < start:
+                return
+            header_size, body_size = _FRAME.unpack_from(self.ahead, self.taken)
+            if header_size > _MOST_HEADER or body_size > _MOST_BODY:
+                raise PeerLost(f"worker {self.peer} sent a part of {body_size} bytes")
+            if len(self.ahead) < start + header_size:
+                return
+            self.taken = start + header_size
+            if header_size:  # a sign of life has none
+                self._header(self.ahead[start : self.taken], body_size)
 
-    def _arrived(self, accept: Accept) -> None:
-        """The buffer is full: with the lengths of a part, with its header, or with its body."""
-        full, self.got = self.buffer, 0
-        if self.header is not None:
-            header, self.header, self.buffer = self.header, None, bytearray(_FRAME.size)
-            accept(header, full)
-        elif self.header_size:
-            try:
-                header = json.loads(str(full, "utf-8"))
-                sizes = header.get("sizes", ())
-                if min(sizes, default=0) < 0:
-                    raise ValueError(f"sizes {sizes}")
-                size = sum(map(_padded, sizes))
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                raise PeerLost(f"worker {self.peer} sent a header that is none: {error}") from None
-            self.header_size = 0
-            if size != self.body_size:
-                raise PeerLost(f"worker {self.peer} sent {self.body_size} bytes where its header says {size}")
-            if "note" in header:
-                self.note, self.buffer = header["note"], bytearray(_FRAME.size)
-            else:
-                self.header, self.buffer = header, bytearray(size)
-                if not size:
-                    self._arrived(accept)
-        else:
-            self.header_size, self.body_size = _FRAME.unpack(full)
-            if self.header_size > _MOST_HEADER or self.body_size > _MOST_BODY:
-                raise PeerLost(f"worker {self.peer} sent a part of {self.body_size} bytes")
-            self.buffer = bytearray(self.header_size or _FRAME.size)  # a sign of life is nothing else
+    def _header(self, text: bytes, body_size: int) -> None:
+        """Take a header, and of the body what was read with it."""
+        try:
+            header = json.loads(str(text, "utf-8"))
+            sizes = header.get("sizes", ())
+            if min(sizes, default=0) < 0:
+                raise ValueError(f"sizes {sizes}")
+            size = sum(map(_padded, sizes))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise PeerLost(f"worker {self.peer} sent a header that is none: {error}") from None
+        if size != body_size:
+            raise PeerLost(f"worker {self.peer} sent {body_size} bytes where its header says {size}")
+        if "note" in header:
+            self.note = header["note"]
+            return
+        some = self.ahead[self.taken : self.taken + size]
+        self.taken, self.got = self.taken + len(some), len(some)
+        self.header, self.body = header, bytearray(some) if len(some) == size else bytearray(size)
+        self.body[: self.got] = some
 
 
 def _padded(size: int) -> int:
@@ -210,28 +217,31 @@ class Peers:
         What an iterator of parts raises is raised after the exchange; its worker gets the note ``{"failing": True}``.
         """
         end = b"".join(_frame({"note": note}))
-        outgoing = {peer: _Outgoing((parts or {}).get(peer, ()), end) for peer in self._lines}
         start = time.perf_counter()
         with self._lock:
             try:
-                self._exchange(outgoing, accept, self._tuning.silent_seconds if patience is None else patience)
+                outgoing = self._begun(parts or {}, end)
+                self._finish(accept, self._tuning.silent_seconds if patience is None else patience)
             except OSError as error:
                 raise PeerLost(f"a worker is gone: {error}") from error
         self.seconds += time.perf_counter() - start
-        for one in outgoing.values():
+        for one in outgoing:
             if one.error is not None:
                 raise one.error
         notes: dict[int, Header] = {line.peer: line.note or {} for line in self._lines.values()}
         return [note if rank == self.rank else notes[rank] for rank in range(self.number)]
 
-    def _exchange(self, outgoing: Mapping[int, _Outgoing], accept: Accept, patience: float) -> None:
+    def _begun(self, parts: Mapping[int, Iterable[Part]], end: bytes) -> list[_Outgoing]:
+        """Send what the connections take at once."""
+        for peer, line in self._lines.items():
+            line.begin(parts.get(peer), end)
+        return [line.outgoing for line in self._lines.values() if line.outgoing is not None]
+
+    def _finish(self, accept: Accept, patience: float) -> None:
         beat = self._tuning.beat_seconds
         poll, waiting = select.poll(), dict[int, tuple[_Line, int]]()
         for line in self._lines.values():
-            line.outgoing, line.note = outgoing[line.peer], None
-            line.heard = time.monotonic()
-            line.send()
-            line.receive(accept)
+            line.receive(accept)  # not all that was read before shows in a poll
             if line.awaited:
                 waiting[line.socket.fileno()] = line, line.awaited
                 poll.register(line.socket, line.awaited)
@@ -270,7 +280,7 @@ class Peers:
     def _tell(self) -> None:
         """A sign of life, where no part is half sent. An error shows in the next exchange."""
         for line in self._lines.values():
-            if line.is_sent and not line.sending:
+            if not line.sending:
                 try:
                     sent = line.socket.send(_ALIVE)
                 except ssl.SSLWantWriteError:

@@ -154,8 +154,8 @@ class Member:
             schema = self.plan.inputs[split.input]
             read = [column for column in schema if column in self.plan.read[split.input]]
             log = input_log(self.fold_.stored.warehouse, self.fold_.settings, split.input, schema)
-            rows = log.scan_files([split.file]).slice(split.start, split.rows).filter(window)
-            frame = log.collect(rows.select(*read, *dims, "diff"))
+            rows = log.scan_files([split.file], within=(split.start, split.start + split.rows))
+            frame = log.collect(rows.filter(window).select(*read, *dims, "diff"))
             yield split.input, batch_of(frame, schema, dims, split.input, read)
 
     # -- supersteps ----------------------------------------------------------------------------------------------------

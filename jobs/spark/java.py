@@ -19,10 +19,9 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class Java:
-    """One Java: the path of its launcher, its major version, and the output of ``java -version``."""
+    """One Java: the path of its launcher, and the output of ``java -version``."""
 
     path: str
-    major: int
     banner: str
 
 
@@ -49,4 +48,4 @@ def find_java() -> Java:
         raise StorageError(f"Spark needs Java {LEAST} or newer: {path} -version failed: {banner[:200]}", INSTALL)
     if int(number[1]) < LEAST:
         raise StorageError(f"Spark needs Java {LEAST} or newer: {path} is version {number[1]}", INSTALL)
-    return Java(path, int(number[1]), banner)
+    return Java(path, banner)

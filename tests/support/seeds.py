@@ -11,16 +11,26 @@ from __future__ import annotations
 import os
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-__all__ = ["base", "leave_to_the_night", "nightly", "of_test", "seeds"]
+__all__ = ["base", "by_day", "cases_of_this_run", "kind", "leave_to_the_night", "nightly", "of_test", "seeds"]
 
-ON_SPARK = 8
-"""So many tests that start Spark, seconds each, are in a run of the suite; one file or two are run whole."""
+_RUN = {"by day": False}
+ON_SPARK = {"connect": 1, "killed": 1, "ingests": 1, "folds": 1, "others": 2}
+"""So many tests of a kind that start Spark, seconds each, are in a run of the suite."""
+KINDS = {
+    "connect": "connect", "failed_runs": "killed", "signals": "killed", "tailing": "killed", "failpoints": "killed",
+    "ingest_spark": "ingests", "feed": "ingests", "forms": "ingests", "snapshots": "ingests", "upserts": "ingests",
+    "opened": "ingests", "hostile_files": "ingests", "exchange": "folds", "nested": "folds", "now": "folds",
+    "times": "folds", "profile": "folds", "interning": "folds", "branches": "folds", "data_tests": "folds",
+    "inspect": "folds", "verify": "folds", "shared_publication": "folds", "batch_invariance": "folds",
+}  # fmt: skip
+"""Of files with tests that start Spark, their kind; all others are ``others``."""
 
 
 def seeds(default: int, share: int = 1, start: int = 0) -> range:
@@ -38,20 +48,57 @@ def seeds(default: int, share: int = 1, start: int = 0) -> range:
     return range(start, start + max(1, int(end) // share))
 
 
-def nightly(seeds: Sequence[Any], most: int) -> list[Any]:
-    """The seeds as parameters of a test; those after the first ``most`` are for ``make test-all``. A tuple has a value
-    for each of several parameters.
+def by_day(without_long: bool | None = None) -> bool:
+    """Whether this run leaves out what is marked ``long``, so that it need not be collected; set by ``conftest``."""
+    if without_long is not None:
+        _RUN["by day"] = without_long
+    return _RUN["by day"]
+
+
+def nightly(seeds: Iterable[Any], most: int) -> list[Any]:
+    """The seeds as parameters of a test; those after the first ``most`` are for ``make test-all``, and by day not even
+    drawn where ``seeds`` is lazy. A tuple has a value for each of several parameters.
     """
-    late = (seed if isinstance(seed, tuple) else (seed,) for seed in seeds[most:])
-    return [*seeds[:most], *(pytest.param(*values, marks=pytest.mark.long) for values in late)]
+    rest = iter(seeds)
+    first = list(islice(rest, most))
+    late = (seed if isinstance(seed, tuple) else (seed,) for seed in (() if by_day() else rest))
+    return [*first, *(pytest.param(*values, marks=pytest.mark.long) for values in late)]
+
+
+def cases_of_this_run(metafunc: pytest.Metafunc) -> None:
+    """By day the cases of a test that are marked ``long``, or that its ``sample`` has not drawn, do not become items:
+    they were half of what a run collects.
+
+    Pytest has no public way to take cases out; a test that is long as a whole keeps one, which ``-m`` leaves out.
+    """
+    calls, test = metafunc._calls, metafunc.definition
+    if not by_day() or len(calls) < 2:
+        return
+    kept = (
+        calls[:1] if test.get_closest_marker("long") else [c for c in calls if all(m.name != "long" for m in c.marks)]
+    )
+    mark = test.get_closest_marker("sample")
+    if mark and not mark.kwargs.get("of") and not os.environ.get("DDCORE_SEEDS"):
+        numbers = _drawn(f"{test.path.name}::{test.name}", mark.args[0], len(kept))
+        kept = [call for number, call in enumerate(kept) if number in numbers]
+    metafunc._calls[:] = kept or calls[:1]
+
+
+def kind(file: Path) -> str:
+    """Which of the kinds of ``ON_SPARK`` the tests of a file are."""
+    return KINDS.get(file.stem.removeprefix("test_"), "others")
+
+
+def _drawn(family: str, most: int, count: int) -> set[int]:
+    return {*random.Random(of_test(family)).sample(range(count), min(most, count))}
 
 
 def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
     """Marks as ``long`` all tests of a family but those that this run draws.
 
     A family: the cases of a test with the mark ``sample(most)``, the tests of a file with the same
-    ``sample(most, of="name")``, and all that are marked ``spark`` and not ``sample``. Where ``DDCORE_SEEDS`` chooses,
-    all run.
+    ``sample(most, of="name")``, and all of one kind that are marked ``spark`` and not ``sample``. Where
+    ``DDCORE_SEEDS`` chooses, all run.
     """
     families: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
@@ -61,10 +108,9 @@ def leave_to_the_night(items: Sequence[pytest.Item]) -> None:
             name = mark.kwargs.get("of") or item.name.partition("[")[0]
             families.setdefault((f"{item.path.name}::{name}", *mark.args), []).append(item)
         elif item.get_closest_marker("spark"):
-            families.setdefault(("spark", ON_SPARK), []).append(item)
+            families.setdefault((kind(item.path), ON_SPARK[kind(item.path)]), []).append(item)
     for (name, most), tests in families.items():
-        drawn = random.Random(of_test(name)).sample(range(len(tests)), min(most, len(tests)))
-        for number in {*range(len(tests))} - {*drawn}:
+        for number in {*range(len(tests))} - _drawn(name, most, len(tests)):
             tests[number].add_marker("long")
 
 

@@ -49,7 +49,7 @@ class _Item:
 class StarQuery:
     """A query by a seed. With ``wrong`` there is a mistake in it, for which PostgreSQL refuses it.
 
-    Attributes: ``mine`` and ``theirs``, the text for ddcore and for DuckDB; ``width``, the number of columns;
+    Attributes: ``ours`` and ``duckdb``, the text for ddcore and for DuckDB; ``width``, the number of columns;
     ``mistake``, nothing, or what the error must say. DuckDB takes an ON that names a table before a comma.
     """
 
@@ -60,13 +60,13 @@ class StarQuery:
         while self._mistake:  # there was no place for one
             self._aliases = 0
             text, self.width = self._query(2)
-        self.mine, self.theirs = texts(text)
+        self.ours, self.duckdb = texts(text)
 
     @property
     def view(self) -> str:
         """The query as a view whose columns have names of their own."""
         names = ", ".join(f"c{number}" for number in range(self.width))
-        return f"CREATE VIEW result ({names}) AS {self.mine}"
+        return f"CREATE VIEW result ({names}) AS {self.ours}"
 
     def _chance(self, share: float) -> bool:
         return self.rng.random() < share

@@ -54,17 +54,23 @@ class StoreShop(Workshop):
             pass
 
 
+def forget_clients() -> None:
+    """The environment is read again when a store is next used."""
+    objects._store.cache_clear()
+    objects._is_store.cache_clear()
+
+
 @contextmanager
 def store_environment() -> Iterator[dict[str, str]]:
     """A server, and this process's environment to reach it."""
     with served() as environment, pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        objects.forget_clients()
+        forget_clients()
         try:
             yield environment
         finally:
-            objects.forget_clients()
+            forget_clients()
 
 
 @contextmanager
