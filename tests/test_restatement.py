@@ -618,7 +618,8 @@ def test_what_a_restatement_refuses_on_the_command_line(
 ) -> None:
     late = [(9, 9, 9, 1)] if "9" in arguments else [(3, 9, 4, 1)]
     source = desk.source("b.csv", *late)
-    assert run_command(["ingest", "edges", source, *arguments, "--project", str(desk.folder)]) == code
+    there = ["--project", str(desk.folder), *(["--engine", "inline"] if "--undo" not in arguments else [])]
+    assert run_command(["ingest", "edges", source, *arguments, *there]) == code
     err = capsys.readouterr().err
     assert says in err and len(err.strip().splitlines()) == 2
     assert desk.updates() == HISTORY and desk.stray_files() == []

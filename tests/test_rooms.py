@@ -12,6 +12,7 @@ import rooms
 TOP = Path(__file__).parent.parent
 
 
+@pytest.mark.long  # `make check` does it
 def test_imports_go_downwards_and_in_no_circle() -> None:
     graph = rooms.imports(rooms.modules())
     assert len(graph) > 200

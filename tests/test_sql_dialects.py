@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from sql_functions import ROWS, all_of_ours, answers, file_of, frame, ours, written, wrong
+from sql_functions import ROWS, answers, differing, file_of, frame, ours, written
 
 import ddcore as dd
 from ddcore.base.errors import DdError, ProgramError, UsageError
@@ -24,16 +24,16 @@ from ddcore.io.project.finding import find_project
 from ddcore.io.project.program import load
 from ddcore.sql import program
 
-CASES = [(engine, *case) for engine in ("spark", "duckdb") for case in answers(engine)]
 KINDS = {"id": "bigint", "a": "string", "b": "string", "n": "bigint", "m": "bigint", "x": "double",
          "p": "decimal(12,3)", "d": "date", "ts": "timestamp", "l": "array<string>", "k": "array<bigint>"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("engine", "expression", "answer"), CASES, ids=[f"{engine} {expression}" for engine, expression, _ in CASES]
-)
-def test_a_dialect_means_what_its_engine_gives(engine: str, expression: str, answer: list[str]) -> None:
-    assert not wrong(all_of_ours(engine)[expression], answer)
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("start", range(6))
+@pytest.mark.parametrize("engine", ["spark", "duckdb"])
+def test_a_dialect_means_what_its_engine_gives(engine: str, start: int) -> None:
+    """One in six expressions."""
+    assert differing(engine, 6, start) == {}
 
 
 def by_duckdb(expressions: Sequence[str]) -> list[list[Any]]:

@@ -17,15 +17,14 @@ from sql_functions import (
     NULL,
     PAGE,
     ROWS,
-    all_of_ours,
     answers,
     called,
+    differing,
     file_of,
     frame,
     ours,
     page,
     view_of_all,
-    wrong,
 )
 from sqlglot import exp, parse_one
 
@@ -36,12 +35,12 @@ from ddcore.sql import program
 from ddcore.sql.functions import NAMED
 from ddcore.sql.rules import BY_DIALECT
 
-CASES = list(answers("postgres"))
 
-
-@pytest.mark.parametrize(("expression", "answer"), CASES, ids=[expression for expression, _ in CASES])
-def test_functions_give_what_postgresql_gives(expression: str, answer: list[str]) -> None:
-    assert not wrong(all_of_ours("postgres")[expression], answer)
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("start", range(6))
+def test_functions_give_what_postgresql_gives(start: int) -> None:
+    """One in six expressions."""
+    assert differing("postgres", 6, start) == {}
 
 
 def asked(expressions: list[str]) -> list[list[str]]:
@@ -207,6 +206,6 @@ NOT_COMPARED = {
 
 
 if __name__ == "__main__":
-    known = [expression for expression, _ in CASES]
+    known = [expression for expression, _ in answers("postgres")]
     lines = ["\t".join([expression, *values]) for expression, values in zip(known, asked(known), strict=True)]
     file_of("postgres").write_text("\n".join(lines) + "\n", "utf-8")

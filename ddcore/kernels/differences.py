@@ -30,7 +30,7 @@ def _first_at_or_after(e_times, e0, e1, version):  # type: ignore[no-untyped-def
 @inline
 def _spread(events, n, is_target, values, w_from, w_to, d_words, d_evals, d_counts, last):  # type: ignore[no-untyped-def]
     """Add two events per target row: it holds at its evaluation, and no longer at the next one (unless it is a target
-    there too).
+    there too), if that is below ``last``.
     """
     width = d_words.shape[0]
     for d in range(w_from, w_to):
@@ -174,14 +174,8 @@ def emit(inputs, loops, e_offsets, e_times, d_evals, d_words, d_counts, o_offset
                 events[w, n] = o_words[w, row]
             events[width, n], is_target[n], values[n] = at, False, o_diffs[row]
             n += 1
-        if inputs == 1:
-            n = _spread(events, n, is_target, values, d0, d, d_words, d_evals, d_counts, e1)
-        else:
-            for i in range(d0, d):
-                for w in range(width):
-                    events[w, n] = d_words[w, i]
-                events[width, n], is_target[n], values[n] = d_evals[i], True, d_counts[i]
-                n += 1
+        last = e1 if inputs == 1 else np.int64(0)  # at partially ordered versions it holds at none but its own
+        n = _spread(events, n, is_target, values, d0, d, d_words, d_evals, d_counts, last)
         for i in range(n):
             order[i] = i
         sort_rows(order, 0, n, events)

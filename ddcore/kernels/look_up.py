@@ -24,6 +24,19 @@ def _bound(codes, lo, hi, code, after):  # type: ignore[no-untyped-def]
 
 
 @inline
+def _of_code(codes, starts, least, shift, code):  # type: ignore[no-untyped-def]
+    """The rows with a code, through the buckets."""
+    if len(codes) == 0 or code < least or code > codes[len(codes) - 1]:
+        return np.int64(0), np.int64(0)
+    bucket = np.int64((np.uint64(code) - np.uint64(least)) >> np.uint64(shift))
+    first, last = starts[bucket], starts[bucket + 1]
+    if shift > 0:
+        first = _bound(codes, first, last, code, False)
+        last = _bound(codes, first, last, code, True)
+    return first, last
+
+
+@inline
 def of_key(first, last, words, keys, k, width):  # type: ignore[no-untyped-def]
     """The rows of key k among those of one code, which are neighbours: the others are of keys with the same code."""
     while first < last and not alike(words, first, keys, k, width):
@@ -38,20 +51,9 @@ def locate(codes, starts, least, shift, probes):  # type: ignore[no-untyped-def]
     """Row ranges [lo, hi) of equal code for each probe, through the buckets: O(1) each where codes are spread
     evenly.
     """
-    lo, hi = np.zeros(len(probes), dtype=np.int64), np.zeros(len(probes), dtype=np.int64)
-    if len(codes) == 0:
-        return lo, hi
-    base, down, most = np.uint64(least), np.uint64(shift), codes[len(codes) - 1]
+    lo, hi = np.empty(len(probes), dtype=np.int64), np.empty(len(probes), dtype=np.int64)
     for i in range(len(probes)):
-        code = probes[i]
-        if code < least or code > most:
-            continue
-        bucket = np.int64((np.uint64(code) - base) >> down)
-        first, last = starts[bucket], starts[bucket + 1]
-        if shift > 0:
-            first = _bound(codes, first, last, code, False)
-            last = _bound(codes, first, last, code, True)
-        lo[i], hi[i] = first, last
+        lo[i], hi[i] = _of_code(codes, starts, least, shift, probes[i])
     return lo, hi
 
 
@@ -118,25 +120,13 @@ def _find(spans, counts, row, table, starts, buckets, codes, keys):  # type: ign
     """Write the rows of each key in one batch, from the first to one past the last, to rows of ``spans``, and add their
     numbers to ``counts``; whether there is any row.
     """
-    least, shift, some = buckets[row, 0], buckets[row, 1], False
-    n = table.shape[1]
+    own, words, least, shift, some = table[0], table[1:], buckets[row, 0], buckets[row, 1], False
     for k in range(len(codes)):
-        spans[2 * row, k] = spans[2 * row + 1, k] = 0
-        if n == 0 or codes[k] < least or codes[k] > table[0, n - 1]:
-            continue
-        bucket = np.int64((np.uint64(codes[k]) - np.uint64(least)) >> np.uint64(shift))
-        first, last = starts[bucket], starts[bucket + 1]
-        if shift > 0:
-            first = _bound(table[0], first, last, codes[k], False)
-            last = _bound(table[0], first, last, codes[k], True)
-        while first < last and not alike(table[1:], first, keys, k, keys.shape[0]):  # the same code, another key
-            first += 1
-        while first < last and not alike(table[1:], last - 1, keys, k, keys.shape[0]):
-            last -= 1
-        if first < last:
-            spans[2 * row, k], spans[2 * row + 1, k] = first, last
-            counts[k] += last - first
-            some = True
+        first, last = _of_code(own, starts, least, shift, codes[k])
+        first, last = of_key(first, last, words, keys, k, keys.shape[0])
+        spans[2 * row, k], spans[2 * row + 1, k] = first, last
+        counts[k] += last - first
+        some |= first < last
     return np.int64(some)
 
 

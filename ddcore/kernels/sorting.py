@@ -275,17 +275,7 @@ def sum_runs(order, columns, diffs):  # type: ignore[no-untyped-def]
     """
     n = len(order)
     rows, sums = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
-    m, i, overflow = 0, 0, 0
-    while i < n:
-        row, total = order[i], diffs[order[i]]
-        i += 1
-        while i < n and same(columns, order[i], row):
-            total, bad = add(total, diffs[order[i]])
-            overflow |= bad
-            i += 1
-        if total != 0:
-            rows[m], sums[m] = row, total
-            m += 1
+    m, overflow = sum_sorted(order, 0, n, columns, diffs, rows, sums, 0)
     sums[m] = overflow
     return rows[:m].copy(), sums[: m + 1].copy()
 

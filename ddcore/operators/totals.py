@@ -50,7 +50,7 @@ _QUANTITIES: Mapping[str, tuple[str, ...]] = {
 _PICKED = -1  # in the place of a component: results of the aggregates that pick a value
 
 Quantity = tuple[str, str | None]
-"""A kind in :mod:`ddcore.kernels.totals`, or DISTINCT, and its column."""
+"""A kind in :mod:`ddcore.kernels.contributions`, or DISTINCT, and its column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +96,10 @@ class Contributions(Linear):
         """Rows are added up by key and time, so that many become few updates: linear in the rows."""
         columns = dict(zip(self.source, batch.words, strict=True))
         keys = [columns[name] for name in self.keys]
-        numbers, heads = kernels.totals.group_rows(np.stack([*keys, *batch.times]))
+        numbers, heads = kernels.contributions.group_rows(np.stack([*keys, *batch.times]))
         values = [columns[name] for name in self._names]
         positions = [0 if column is None else self._names.index(column) for _, column in self.kinds]
-        rows, components, diffs = kernels.totals.contributions(
+        rows, components, diffs = kernels.contributions.of_groups(
             numbers, heads, np.stack(values) if values else np.empty((0, len(batch)), dtype=np.int64),
             np.ascontiguousarray(batch.diffs),
             np.empty(0, np.int64) if batch.high is None else np.ascontiguousarray(batch.high),
@@ -251,7 +251,7 @@ def _part(quantity: Quantity) -> Part:
 
 
 def _kernel_kinds(quantities: Sequence[Quantity]) -> np.ndarray:
-    numbers = [getattr(kernels.totals, "ROWS" if kind == "DISTINCT" else kind) for kind, _ in quantities]
+    numbers = [getattr(kernels.contributions, "ROWS" if kind == "DISTINCT" else kind) for kind, _ in quantities]
     return np.array(numbers, dtype=np.int64)
 
 

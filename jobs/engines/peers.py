@@ -291,7 +291,11 @@ class Peers:
                     line.sending.append(memoryview(_ALIVE)[sent:])
 
     def close(self) -> None:
-        """Close all connections; the others see that this worker is gone."""
+        """Close all connections; the others see that this worker is gone.
+
+        After a last exchange without parts: a system that gets another's sign of life for a closed connection drops
+        what it has not sent yet, and only a note is sent at once.
+        """
         self._closed.set()
         for line in self._lines.values():
             line.socket.close()

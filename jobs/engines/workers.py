@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -99,13 +99,24 @@ class Member:
             gained.worked = gained.took - self.peers.seconds
             return self._report(gained=gained)
         except DdError as error:
-            self.peers.exchange({"failed": True})
+            self._fail()
             return self._report(error=error, position=self.at)
         except _OtherFailing:
-            self.peers.exchange({"failed": True})
+            self._fail()
             return self._report()
         except _OtherFailed:
+            self._leave()
             return self._report()
+
+    def _fail(self) -> None:
+        """Tell the others, and leave."""
+        self.peers.exchange({"failed": True})
+        self._leave()
+
+    def _leave(self) -> None:
+        """Not before all have read what this worker sent (see :meth:`Peers.close`), or some are gone."""
+        with suppress(PeerLost):
+            self.peers.exchange({})
 
     def _report(self, **what: Any) -> Report:
         handled = self.worker.handled if hasattr(self, "worker") else 0

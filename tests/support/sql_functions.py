@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,15 +78,21 @@ def view_of_all(engine: str, every: int = 1, start: int = 0) -> str:
     return f"CREATE VIEW o AS SELECT id, {columns} FROM t"
 
 
-@cache
-def all_of_ours(engine: str) -> dict[str, list[Any]]:
-    """What the engine gives for all expressions, which are computed together; one by one where that fails."""
-    expressions = [expression for expression, _ in answers(engine)]
+def ours_of(engine: str, every: int, start: int) -> dict[str, list[Any]]:
+    """What ours gives for one in ``every`` expression of an engine, computed together; one by one where that fails."""
+    chosen = list(enumerate(expression for expression, _ in answers(engine)))[start::every]
     try:
-        rows = dd.replay(program(view_of_all(engine), dialect=engine), t=frame())["o"].sort("id")
+        rows = dd.replay(program(view_of_all(engine, every, start), dialect=engine), t=frame())["o"].sort("id")
     except DdError:
-        return {expression: ours(expression, engine) for expression in expressions}
-    return {expression: rows[f"c{number}"].to_list() for number, expression in enumerate(expressions)}
+        return {expression: ours(expression, engine) for _, expression in chosen}
+    return {expression: rows[f"c{number}"].to_list() for number, expression in chosen}
+
+
+def differing(engine: str, every: int, start: int) -> dict[str, list[tuple[int, Any, str]]]:
+    """The expressions of :func:`ours_of` with rows in which their values are not the engine's answers."""
+    expected = dict(answers(engine))
+    compared = {text: wrong(values, expected[text]) for text, values in ours_of(engine, every, start).items()}
+    return {text: rows for text, rows in compared.items() if rows}
 
 
 def wrong(values: Sequence[Any], answer: Sequence[str]) -> list[tuple[int, Any, str]]:
