@@ -3,8 +3,8 @@
 The workers are processes without Spark that exchange over sockets, a thread each. Their time is that of their folds:
 reading, exchanging, working and writing; what Python and the engine took before is printed on stderr, and so is what
 the process took that divides the work. Where the rows are not worth all of them, fewer fold,
-as stderr says; with ``DDCORE_WORKER_ROWS=1`` all do, and with ``0`` all own some of every arrangement, too. The logs of
-all numbers of workers must be the same.
+as stderr says; with ``DDCORE_WORKER_ROWS=1`` all that would own some, and with ``0`` all own some of every
+arrangement, too. The logs of all numbers of workers must be the same.
 
 ``DDCORE_BENCH_EDGES`` is the number of edges of the search, ten million unless it says otherwise, and
 ``DDCORE_BENCH_SCALE`` the scale of TPC-H, 1. Needs Linux and tpchgen-cli, 6 GiB of memory and 10 on the disk.
