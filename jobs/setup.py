@@ -51,8 +51,8 @@ def compile_kernels() -> bool:
     return len(names) > count
 
 
-def make_archive() -> bool:
-    """Write the archive, in some 40 s; False if it exists already or cannot be written: it is optional."""
+def make_archive() -> bool | None:
+    """Write the archive, in some 40 s; False if it exists already, None if it cannot be written: it is optional."""
     target = class_archive.path()
     if target.exists():
         return False
@@ -64,7 +64,7 @@ def make_archive() -> bool:
         stop(session, patience=180.0)  # the JVM writes the archive when it exits
         os.replace(fresh, target)
     except (DdError, OSError):
-        return False
+        return None
     finally:
         fresh.unlink(missing_ok=True)
     for old in sorted(target.parent.glob("*.jsa"), key=os.path.getmtime)[:-_ARCHIVES]:
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
     spark = "--inline" not in arguments and not lacking()
     problems: list[DdError] = []
 
-    def step(name: str, cost: str, action: Callable[[], bool]) -> bool:
+    def step(name: str, cost: str, action: Callable[[], bool | None]) -> bool:
         _say(f"  {name:<18}{cost} ... ", end="")
         start = time.monotonic()
         try:
@@ -107,7 +107,8 @@ def main(arguments: list[str]) -> int:
             problems.append(error if isinstance(error, DdError) else StorageError(f"{name}: {error}", OWN_FOLDER))
             _say("failed")
             return False
-        _say(f"{time.monotonic() - start:.0f} s" if is_new else "done already")
+        took = f"{time.monotonic() - start:.0f} s"
+        _say({True: took, False: "done already", None: "not written, Spark starts without it"}[is_new])
         return True
 
     # Kernels keep Python busy and the archive Java, so they run at the same time.

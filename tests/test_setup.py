@@ -18,6 +18,7 @@ from kernels import copy_of_cache
 
 from ddcore.base.cache import kernel_names
 from ddcore.base.errors import DdError, StorageError
+from ddcore.jobs import setup
 from ddcore.jobs.setup import compile_kernels
 from ddcore.jobs.setup import main as set_up
 from ddcore.jobs.spark import class_archive, jars, java
@@ -321,6 +322,21 @@ def test_the_shipped_package_is_complete_and_imports_from_the_cache(tmp_path: Pa
 def test_no_class_archive_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DDCORE_CACHE", str(tmp_path))
     assert class_archive.current() is None
+
+
+def test_a_class_archive_that_cannot_be_written_is_told_and_no_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(settings: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(class_archive, "path", lambda: tmp_path / "cds" / "spark.jsa")
+    monkeypatch.setattr(setup, "spark_session", full)
+    for name in ("find_java", "compile_kernels"):
+        monkeypatch.setattr(setup, name, lambda: True)
+    monkeypatch.setattr(jars, "resolve", lambda: False)
+    assert setup.main([]) == 0
+    assert "not written, Spark starts without it" in capsys.readouterr().err
 
 
 def test_the_sample_is_what_its_script_writes_and_no_row_is_removed_before_it_is_added() -> None:
