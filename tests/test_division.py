@@ -101,11 +101,9 @@ def test_what_few_rows_reach_has_few_owners(
     (work,) = divided(tmp_path, counted, monkeypatch, [0], Tuning(owner_rows=500), rows=frame)
     assert all(sum(cut < 2**63 - 1 for cut in cuts) == owners - 1 for cuts in work.division.boundaries.values())
     assert unevenness(work, ids) <= EVEN * WORKERS / owners
-    assert work.parallelism == WORKERS  # for all read a few rows
-    whole = replace(work.fold, settings=replace(work.fold.settings, tuning=Tuning(owner_rows=500)))
-    assert exchange.shared(whole, WORKERS).parallelism == owners  # further ones would read and own nothing
+    assert work.parallelism == owners  # further ones would read and own nothing
     monkeypatch.setenv(WORKER_ROWS, "0")
-    assert exchange.shared(whole, WORKERS).parallelism == WORKERS
+    assert exchange.shared(work.fold, WORKERS).parallelism == WORKERS
 
 
 def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
