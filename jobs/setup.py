@@ -18,10 +18,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
-from ddcore.base.cache import OWN_FOLDER, distrust, kernel_folder, make_private
+from ddcore.base.cache import OWN_FOLDER, distrust, kernel_folder, kernel_names, make_private
 from ddcore.base.errors import DdError, StorageError
+from ddcore.base.threads import available
 from ddcore.jobs.spark import class_archive, jars
 from ddcore.jobs.spark.installed import EXTRA, lacking
 from ddcore.jobs.spark.java import find_java
@@ -31,24 +33,44 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ARCHIVES = 3  # kept: those of other environments of this user
+_COMPILERS = 8  # processes; the longest kernel takes half a minute, and more would wait for it
 
 
 def compile_kernels() -> bool:
-    """Compile the kernels that the cache lacks, in about a minute; False if none is missing, after half a second.
+    """Compile the kernels that the cache lacks, in a minute or two, by a process for each processor; False if none is
+    missing, after half a second.
 
     Raises StorageError where the cache folder cannot be used.
     """
-    import ddcore.kernels
     from ddcore.compiling.kernel_cache import current_kernels
 
-    count = len(current_kernels())
-    for module in pkgutil.iter_modules(ddcore.kernels.__path__):
-        importlib.import_module(f"ddcore.kernels.{module.name}")
-    folder, names = kernel_folder(), current_kernels()
+    count, folder = len(current_kernels()), kernel_folder()
+    missing = 0 if distrust(folder) else len(kernel_names()) - count
+    spawn = get_context("spawn")  # this process may have threads
+    helpers = [spawn.Process(target=_help) for _ in range(1, min(available(), missing, _COMPILERS))]
+    for helper in helpers:
+        helper.start()
+    _load_kernels()
+    for helper in helpers:
+        helper.join()
+    names = current_kernels()
     if not names:
         reason = distrust(folder) or f"{folder} cannot be written"
         raise StorageError(f"compiled kernels cannot be kept: {reason}", OWN_FOLDER)
     return len(names) > count
+
+
+def _load_kernels() -> None:
+    """Compile what is missing, except for what another process compiles."""
+    import ddcore.kernels
+
+    for module in pkgutil.iter_modules(ddcore.kernels.__path__):
+        importlib.import_module(f"ddcore.kernels.{module.name}")
+
+
+def _help() -> None:
+    logging.getLogger("ddcore").addHandler(logging.NullHandler())
+    _load_kernels()
 
 
 def make_archive() -> bool | None:

@@ -126,27 +126,51 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
 
 
 @pytest.mark.sample(2, of="compiling")
-def test_processes_that_compile_at_once_do_not_disturb_each_other(folder: Path) -> None:
+def test_processes_that_compile_at_once_share_the_kernels(folder: Path) -> None:
     script = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/support']\n"
         "import test_kernel_cache as t; sys.stdin.read(1)\n"
         "from ddcore.kernels.compiling import kernel, INT\n"
-        "for _ in range(5): assert kernel(INT, INT)(t.twice)(21) == 42 and kernel(INT, INT)(t.thrice)(21) == 63\n"
+        "with t.compiled_names() as names:\n"
+        "    for _ in range(5): assert kernel(INT, INT)(t.twice)(21) == 42 and kernel(INT, INT)(t.thrice)(21) == 63\n"
+        "print(*names)\n"
     )
     command = [sys.executable, "-c", script, str(Path(__file__).parent)]
     processes = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
     for process in processes:
         assert process.stdin is not None
-        process.stdin.write(b"g")
+        process.stdin.write("g")
         process.stdin.flush()
+    compiled = []
     for process in processes:
-        _, err = process.communicate()
-        assert process.returncode == 0, err.decode()
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        compiled += out.split()
+    assert sorted(compiled) == ["thrice", "twice"]
     assert load(twice) == (42, []) and load(thrice) == (63, [])
     assert len(list(kernel_folder().iterdir())) == 2, "one file per kernel, and nothing half-written"
+
+
+def test_what_a_killed_process_was_compiling_is_compiled_where_it_is_called(folder: Path) -> None:
+    script = (
+        "import sys; from ddcore.compiling import kernel_cache\n"
+        "with kernel_cache.claimed(sys.argv[1]) as is_ours: print(is_ours, flush=True); sys.stdin.read()\n"
+    )
+    name = f"{__name__.rpartition('.')[2]}.twice"
+    command = [sys.executable, "-c", script, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "True\n"
+        with compiled_names() as names:
+            loaded = kernel(INT, INT)(twice)
+        assert names == [], "the other process has claimed it"
+        process.kill()
+        with compiled_names() as names:
+            assert loaded(21) == loaded(21) == 42
+        assert names == ["twice"]
+    assert load(twice) == (42, [])
 
 
 # --- what is loaded ---------------------------------------------------------------------------------------------------

@@ -9,20 +9,26 @@ names its folder after the path of the source, so every installation compiles ag
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from ddcore.base.cache import (
     OWN_FOLDER,
+    cache_folder,
     compiling,
     distrust,
     kernel_folder,
     kernel_names,
     level_digest,
+    make_private,
     note_use,
     processor_digest,
     read_sealed,
@@ -69,6 +75,38 @@ def store(name: str, code: Code) -> None:
         write_sealed(kernel_folder() / f"{name}.{processor()}", code.packed())
     except OSError as error:
         _warn(f"{error.filename}: {error.strerror}" if error.strerror else str(error))
+
+
+@contextmanager
+def claimed(name: str, *, wait: bool = False) -> Iterator[bool]:
+    """Whether no other process compiles the kernel, and none begins to inside; with ``wait``, once none does.
+
+    So processes that start at once share the kernels that are missing. A process that ends gives its claims back. Where
+    files cannot be locked each process compiles for itself.
+    """
+    claims, at = _claims(cache_folder()), crc32(f"{kernel_folder().name}/{name}".encode())
+    try:
+        if claims is not None:
+            fcntl.lockf(claims, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, at)
+    except BlockingIOError:
+        yield False
+        return
+    except OSError:
+        claims = None
+    try:
+        yield True
+    finally:
+        if claims is not None:
+            fcntl.lockf(claims, fcntl.LOCK_UN, 1, at)
+
+
+@functools.lru_cache(maxsize=1)
+def _claims(folder: Path) -> int | None:
+    """A file whose bytes stand for kernels; never closed, for with that a process gives back all its locks of it."""
+    with suppress(OSError):
+        make_private(folder)
+        return os.open(folder / "compiling", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return None
 
 
 def announce() -> None:

@@ -1,8 +1,9 @@
 """How kernels are compiled.
 
 Every kernel has one explicit signature, so it is compiled once at set-up, kept in the user's cache folder and loaded
-in milliseconds by every later process: see :mod:`ddcore.compiling.kernel_cache`. Only a process that compiles one
-imports numba.
+in milliseconds by every later process: see :mod:`ddcore.compiling.kernel_cache`. Processes that need the same missing
+kernels at once, as those of the set-up or workers of one machine, share them. Only a process that compiles one imports
+numba.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
-from ddcore.compiling import kernel_cache, linked_kernels
+from ddcore.compiling import compilation, kernel_cache, linked_kernels
 from ddcore.compiling.native import Array, Code, function_of, linked, symbols_in
 
 INT, BOOL, VOID = "int64", "boolean", "void"
@@ -37,15 +39,45 @@ def kernel(returns: Kind | Sequence[Kind], *arguments: Kind) -> Callable[[Callab
         if native is None:
             code = kernel_cache.load(name)
             if code is None:
-                kernel_cache.announce()
-                code = _compiled(function, returns, arguments)
-                kernel_cache.store(name, code)
-            native = linked(name, code)
+                native = _missing(name, functools.partial(_compiled, function, returns, arguments))
+            else:
+                native = linked(name, code)
         loaded: Any = function_of(name, native, arguments)
         loaded.py_func = function
         return loaded
 
     return decorate
+
+
+def _missing(name: str, compiled: Callable[[], Code]) -> Callable[..., Any]:
+    """A kernel that is compiled here and kept; where another process does that just now, at its first call, which waits
+    for it.
+    """
+    with kernel_cache.claimed(name) as is_ours:
+        if is_ours:
+            kernel_cache.announce()
+            return linked(name, _made(name, compiled))
+    lock, found = Lock(), list[Callable[..., Any]]()
+
+    def native(*values: Any) -> Any:
+        with lock:
+            if not found:
+                kernel_cache.announce()
+                with kernel_cache.claimed(name, wait=True):
+                    found.append(linked(name, _made(name, compiled)))
+        return found[0](*values)
+
+    return native
+
+
+def _made(name: str, compiled: Callable[[], Code]) -> Code:
+    code = kernel_cache.load(name)  # another process may have made it meanwhile
+    if code is None:
+        code = compiled()
+        kernel_cache.store(name, code)
+    else:
+        compilation.end()
+    return code
 
 
 def several(*kinds: Kind) -> tuple[Kind, ...]:
