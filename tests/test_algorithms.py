@@ -308,7 +308,7 @@ def rows_at(log: dict[Any, int], version: int) -> set[Row]:
     return {row for row, count in counts.items() if count}
 
 
-@pytest.mark.sample(17)
+@pytest.mark.sample(34)
 @pytest.mark.parametrize("seed", nightly(range(4), 3))
 @every_algorithm
 def test_every_version_equals_the_oracle(name: str, seed: int) -> None:
@@ -330,7 +330,7 @@ def test_every_cut_into_runs_gives_the_same_log(name: str, seed: int) -> None:
     assert fed_early(program(name), seed=seed, **frames) == expected
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", nightly(range(2), 1))
 @every_algorithm
 def test_the_log_equals_that_of_the_definitions(name: str, seed: int) -> None:

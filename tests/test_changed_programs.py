@@ -206,7 +206,7 @@ def test_a_loop_that_did_not_change_is_kept(how: str, graph: Project, monkeypatc
     assert collected(graph, "large", 3) == {(2,): 1, (3,): 1, (4,): 1}
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_an_output_that_goes_stays_as_it_was_and_goes_on_when_it_comes_back(graph: Project, dd: Any) -> None:
     (graph.root / "program.py").write_text(COUNTED)
     replay.run(graph, last=time_of(0), engine="inline")
@@ -312,7 +312,7 @@ def test_a_change_of_columns_that_was_killed(point: str, back: bool, graph: Proj
     assert dd("doctor", "--deep", "--project", str(graph.root))[0] == 0
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_state_that_was_compacted_serves_an_output_that_is_new(graph: Project) -> None:
     """Its loop is iterated again, for this run only; what is stored stays, also the trees of large groups."""
     for version in range(3):
@@ -359,7 +359,7 @@ def test_dry_run_tells_what_becomes_of_each_output(graph: Project, dd: Any) -> N
     )
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 @pytest.mark.parametrize("corrections", [None, "rewrite"])
 def test_a_changed_program_and_a_late_row_in_one_run(corrections: str | None, graph: Project, dd: Any) -> None:
     """The rule of a changed program holds: what was published stays, unless the run is told to rewrite it."""
@@ -413,7 +413,7 @@ def log_rows(project: Project, name: str) -> list[tuple[Any, ...]]:
     return sorted(zip(*columns.values(), strict=True))
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_a_correction_and_new_rows_of_one_version_are_added_up(tmp_path: Path, dd: Any) -> None:
     """Each row is once in the version that publishes both, and not at all where they cancel."""
     frame = pl.DataFrame(EDGES, schema=["src", "dst", "version", "diff"], orient="row")
@@ -453,7 +453,7 @@ def test_folding_again_gives_the_same(start: int, corrections: str, graph: Proje
     assert replay.run(graph, engine="inline").nothing_new
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> None:
     for version in range(4):
         replay.run(graph, last=time_of(version), engine="inline")
@@ -470,7 +470,7 @@ def test_without_a_kept_point_folding_starts_from_nothing(graph: Project) -> Non
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_no_run_is_a_kept_point_from_before_another_program(tmp_path: Path) -> None:
     """While a program without the second input runs, that input takes rows at versions that were folded."""
     both = "def program(edges, marks):\n    return {'both': edges.join(marks, on={'src': 'n'}).select('src', 'dst')}\n"
@@ -491,7 +491,7 @@ def test_no_run_is_a_kept_point_from_before_another_program(tmp_path: Path) -> N
     assert collected(project, "both", 3) == {(0, 2): 1, (3, 4): 1}
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
     for version in range(4):
         replay.run(graph, last=time_of(version), engine="inline")
@@ -501,7 +501,7 @@ def test_folding_again_up_to_an_earlier_version(graph: Project) -> None:
     assert collected(graph, "reached", 3) == {(0,): 1, (2,): 1, (3,): 1, (4,): 1}
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 @pytest.mark.parametrize("corrections", [None, "append"])
 def test_a_full_refresh_keeps_complete_what_is_folded(corrections: str | None, tmp_path: Path) -> None:
     """Also where no row is left: then the outputs are empty, and no version opens again."""
@@ -521,7 +521,7 @@ def test_a_full_refresh_keeps_complete_what_is_folded(corrections: str | None, t
     assert collected(graph, "reached", 4) == {}
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_a_version_to_which_corrections_went_stays_complete(graph: Project, dd: Any) -> None:
     replay.run(graph, last=time_of(3), engine="inline")
     (graph.root / "program.py").write_text(REACH.replace('"reached": reached', '"reached": reached.where("node > 2")'))
@@ -531,7 +531,7 @@ def test_a_version_to_which_corrections_went_stays_complete(graph: Project, dd: 
     assert replay.run(graph, full_refresh=True, engine="inline").last == time_of(4)
 
 
-@pytest.mark.sample(4, of="what changed")
+@pytest.mark.sample(8, of="what changed")
 def test_what_changed_after_the_last_version_to_fold_waits(graph: Project) -> None:
     for version in range(4):
         replay.run(graph, last=time_of(version), engine="inline")

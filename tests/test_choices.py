@@ -127,7 +127,7 @@ def value_or_failure(value: Callable[[Row], Any], row: Row) -> tuple[bool, Any]:
         return True, None
 
 
-@pytest.mark.sample(13)
+@pytest.mark.sample(26)
 @pytest.mark.parametrize("seed", seeds(40))
 def test_a_row_fails_by_what_it_takes_only(seed: int) -> None:
     rng = random.Random(seed)

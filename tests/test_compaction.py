@@ -677,7 +677,7 @@ def test_open_files_are_bounded(runs: int, tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
-@pytest.mark.sample(1, of="compaction")
+@pytest.mark.sample(2, of="compaction")
 def test_a_compaction_does_not_take_a_killed_ingest_back(copied: Project) -> None:
     """Whoever follows the input has seen its commit: the compaction finishes the ingest first."""
     source, name = copied.root / "last.parquet", next(iter(copied.inputs))

@@ -178,7 +178,7 @@ def require_the_law(project: Project, frames: dict[str, pl.DataFrame], first: in
             assert accumulated(actual, version) == accumulated(expected[name], version), f"{name} at {version}"
 
 
-@pytest.mark.sample(2, of="runs")
+@pytest.mark.sample(4, of="runs")
 def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     for last in (0, 3, 4, 6):
@@ -189,7 +189,7 @@ def test_runs_cut_anywhere(how: dict[str, Any], tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.sample(2, of="runs")
+@pytest.mark.sample(4, of="runs")
 def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     replay.run(project, **how)
@@ -204,7 +204,7 @@ def test_history_folded_again(how: dict[str, Any], tmp_path: Path) -> None:
     require_the_law(project, frames, 0, 6)
 
 
-@pytest.mark.sample(2, of="runs")
+@pytest.mark.sample(4, of="runs")
 def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Path) -> None:
     project, frames = small(tmp_path)
     replay.run(project, last=time_of(4), **how)
@@ -215,7 +215,7 @@ def test_a_changed_program_is_filled_with_them(how: dict[str, Any], tmp_path: Pa
     require_the_law(project, frames, 0, 6)
 
 
-@pytest.mark.sample(2, of="runs")
+@pytest.mark.sample(4, of="runs")
 @pytest.mark.parametrize("changes", [False, True])
 def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     project, frames = small(tmp_path)
@@ -232,7 +232,7 @@ def test_history_that_was_given_up(tmp_path: Path, *, changes: bool) -> None:
     assert min(pl.concat([item.select("version") for item in logs])["version"]) == 3, "nothing is left of times before"
 
 
-@pytest.mark.sample(2, of="runs")
+@pytest.mark.sample(4, of="runs")
 def test_both_ways_to_verify_and_a_row_that_rests_on_nothing(tmp_path: Path, dd: Any) -> None:
     project, _ = small(tmp_path)
     replay.run(project, engine="inline")

@@ -240,7 +240,7 @@ def test_a_damaged_table_is_refused_and_made_again(shop: Shop, damage: str, room
     assert after == shop.results(), "the state that was made again is whole"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("damage", ["last-commit-emptied", "last-commit-lost", "file-lost", "files-swapped"])
 def test_a_table_is_checked_after_an_undo(shop: Shop, damage: str) -> None:
     """Every command that reads or writes it refuses it, and once more it is the table that the undo left."""

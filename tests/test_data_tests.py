@@ -246,7 +246,7 @@ def test_histories_of_both_kinds_are_drawn() -> None:
     assert seen["held"] >= 20
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", seeds(3, share=100))
 def test_two_dimensions(seed: int, tmp_path: Path) -> None:
     """A row may be wrong only at a join of times, at which no input has a row."""
@@ -349,7 +349,7 @@ def program(items, totals):
     assert "(id=1, count=1, rows=1, nested={'id': 1, 'price': 5}, times=2)" in first
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_a_repair_in_the_same_run_comes_too_late(tmp_path: Path) -> None:
     """Every version that a run folds is published, so every one counts."""
     project = project_at(tmp_path)
@@ -422,7 +422,7 @@ def test_nothing_is_left_and_the_same_command_works_after_a_correction(
     assert logs_of(project, outputs) == logs_of(undisturbed, outputs)
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_a_full_refresh_checks_all_versions(tmp_path: Path) -> None:
     project = project_at(tmp_path, severity="warn")
     bring(project, item(1, -5, "a", 1))
@@ -439,7 +439,7 @@ def test_a_full_refresh_checks_all_versions(tmp_path: Path) -> None:
     assert fold(project, full_refresh=True).broken == []
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_versions_folded_again_are_checked_again(tmp_path: Path) -> None:
     """A late row breaks a version of the past; the run that rewrites the history fails."""
     project = project_at(tmp_path)
@@ -455,7 +455,7 @@ def test_versions_folded_again_are_checked_again(tmp_path: Path) -> None:
     fold(project)
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_a_history_whose_corrections_are_appended(tmp_path: Path) -> None:
     """The versions of the past stay as they were published, so only what the next one will hold counts."""
     project = project_at(tmp_path)
@@ -478,7 +478,7 @@ def test_a_history_whose_corrections_are_appended(tmp_path: Path) -> None:
     assert contents(project, "one_price") == set()
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_broken_rows_that_stay_count_in_later_runs(tmp_path: Path) -> None:
     project = project_at(tmp_path, severity="warn")
     bring(project, item(1, -5, "a", 1))
@@ -499,7 +499,7 @@ def test_broken_rows_that_stay_count_in_later_runs(tmp_path: Path) -> None:
 MORE = '\n[tests.small]\nempty = "items"\nwhere = "price > 7"\n'
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_an_added_test_holds_from_the_next_version_on(tmp_path: Path) -> None:
     project = project_at(tmp_path)
     bring(project, item(1, 8, "a", 1))
@@ -516,7 +516,7 @@ def test_an_added_test_holds_from_the_next_version_on(tmp_path: Path) -> None:
         fold(project, full_refresh=True)
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_an_added_test_that_is_broken_already(tmp_path: Path) -> None:
     """By what is folded: then the run fails, unless it folds a version that repairs it."""
     project = project_at(tmp_path)
@@ -536,7 +536,7 @@ def test_an_added_test_that_is_broken_already(tmp_path: Path) -> None:
     assert (report.last, report.broken, contents(project, "small")) == (time_of(2), [], set())
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_an_added_test_that_warns(tmp_path: Path) -> None:
     project = project_at(tmp_path)
     bring(project, item(1, 8, "a", 1))
@@ -550,7 +550,7 @@ def test_an_added_test_that_warns(tmp_path: Path) -> None:
     assert contents(project, "small") == {(1, 8, "a")}
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_a_test_that_is_removed_and_comes_back(tmp_path: Path) -> None:
     project = project_at(tmp_path, tests=TESTS + MORE)
     bring(project, item(1, 5, "a", 1))
@@ -565,7 +565,7 @@ def test_a_test_that_is_removed_and_comes_back(tmp_path: Path) -> None:
     assert fold(project).last == time_of(3)
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 def test_a_changed_test_is_another_test(tmp_path: Path) -> None:
     project = project_at(tmp_path, tests=TESTS + MORE)
     bring(project, item(1, 6, "a", 1))
@@ -582,7 +582,7 @@ def test_a_changed_test_is_another_test(tmp_path: Path) -> None:
         fold(project)
 
 
-@pytest.mark.sample(4, of="histories")
+@pytest.mark.sample(8, of="histories")
 @pytest.mark.parametrize("history", ["appended", "rewritten"])
 def test_from_version(history: str, tmp_path: Path) -> None:
     project = project_at(tmp_path, tests=TESTS + MORE + "from_version = 3\n")

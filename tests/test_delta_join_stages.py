@@ -23,8 +23,10 @@ from warehouses import logs_of, project_of
 
 import ddcore as dd
 from ddcore import algorithms
+from ddcore.base.tuning import Tuning
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 from ddcore.operators.delta_join import DeltaJoin
 from ddcore.planning.planner import build
 from ddcore.planning.staging import staged
@@ -124,6 +126,25 @@ def test_joins_of_times_that_are_complete_later(
         replay.run(project, last=time_of(last), engine="spark", parallelism=workers)
     plan = build(case.program, project.inputs, project.dims)
     compare(case, f"seed {seed}", expected_of(case), logs_of(project, plan.outputs))
+
+
+def test_fewer_workers_than_were_given_have_the_same_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen are given, and three own some: a plan whose stages were divided in stages again gave other logs."""
+    rng = np.random.default_rng(5)
+    edges = pl.DataFrame({"a": rng.integers(0, 30, 300), "b": rng.integers(0, 30, 300)}).unique(maintain_order=True)
+    edges = edges.with_columns(version=pl.lit(0), diff=pl.lit(1)).cast(pl.Int64)
+    case = Case(0, f"from {__name__} import triangles as program\n", triangles, {"r": edges})
+    stage = sparkless.install(monkeypatch)
+    monkeypatch.setenv(WORKER_ROWS, "1")
+    project = project_of(tmp_path / "p", case, tuning=Tuning(owner_rows=1 + len(edges) // 3))
+    replay.run(project, engine="spark", parallelism=16)
+    assert len(stage.reports) == 3
+    compare(
+        case,
+        "by three of sixteen",
+        expected_of(case),
+        logs_of(project, build(triangles, project.inputs, project.dims).outputs),
+    )
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

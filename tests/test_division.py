@@ -90,7 +90,7 @@ def test_appends_beyond_all_that_is_stored_are_divided(
         assert unevenness(work, keys) <= EVEN
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("rows", "owners"), [(400, 1), (501, 2), (2_600, 6), (20_000, WORKERS)])
 def test_what_few_rows_reach_has_few_owners(
     rows: int, owners: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -110,7 +110,6 @@ def neighbours(edges: dd.Collection) -> dict[str, dd.Collection]:
     return {"first": edges.group_by("src").top_k(1, "dst")}
 
 
-@pytest.mark.sample(1, of="histories")
 def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Degrees d in proportion to 1/d**2: the hub has nearly a worker's share."""
     rng = np.random.default_rng(2)
@@ -123,7 +122,6 @@ def test_a_power_law_graph_is_divided_by_degree(tmp_path: Path, monkeypatch: pyt
     assert unevenness(work, edges["src"]) <= EVEN
 
 
-@pytest.mark.sample(1, of="histories")
 def test_a_file_that_is_sorted_several_times_over_is_divided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices at distances that fit into the pieces would meet the same keys in each."""
     src = pl.Series("src", np.tile(np.arange(16_000), 4))
@@ -168,7 +166,7 @@ def quotients(rows: dd.Collection) -> dict[str, dd.Collection]:
     return largest(rows.where(pl.col("amount") > 0).select(key=pl.col("id") + 97 % pl.col("amount"), amount="amount"))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("program", "key", "most"),
     [

@@ -210,7 +210,6 @@ def test_a_function_that_raises(raised: str, point: str, engine: dict[str, Any],
     check_law(project)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("raised", ["raise SystemExit(0)", "raise Mute()", "raise Odd('odd')", "assert False"])
 def test_the_command_line_says_it_in_one_line(
     raised: str, project: Project, dd: Command, monkeypatch: pytest.MonkeyPatch
@@ -237,7 +236,7 @@ def test_an_interrupt_leaves_the_versions_open(project: Project) -> None:
     check_law(project)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 def test_after_a_failure_the_program_may_be_corrected(engine: dict[str, Any], project: Project) -> None:
     (project.root / "cause").write_text("reduce: raise SystemExit")
     with pytest.raises(ExpressionError):
@@ -248,7 +247,6 @@ def test_after_a_failure_the_program_may_be_corrected(engine: dict[str, Any], pr
     check_law(project)
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_a_function_that_cannot_be_sent(parallelism: int, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     sparkless.install(monkeypatch)
@@ -274,7 +272,7 @@ def program(numbers):
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 def test_data_that_the_program_does_not_take(engine: dict[str, Any], project: Project) -> None:
     """A row for which a loop never ends is taken back at its own version."""
     (project.root / "program.py").write_text(SWING)
@@ -287,7 +285,6 @@ def test_data_that_the_program_does_not_take(engine: dict[str, Any], project: Pr
     check_law(project)
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("part", ["inputs", "state"])
 def test_a_damaged_file_that_is_restored(part: str, project: Project) -> None:
     replay.run(project, last=time_of(1))
@@ -329,7 +326,6 @@ LACKING = [(without_java, "Java 17"), (with_wrong_java_home, "bin/java"), (witho
            (without_kernels, "kernels")]  # fmt: skip
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("lack", "says"), LACKING)
 def test_what_the_machine_lacks_is_said_before_the_intent(
     lack: Callable[..., None], says: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -351,7 +347,6 @@ class JavaError(Exception):
     __module__ = "py4j.protocol"
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("error", [JavaError("call o5.\n: java.io.IOException: full"), ConnectionRefusedError(111, "")])
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_errors_of_spark(parallelism: int, error: Exception, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +363,7 @@ def test_errors_of_spark(parallelism: int, error: Exception, project: Project, m
     check_law(project)
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.long)])
 def test_a_disk_that_is_full_from_some_moment_on(
     step: int, project: Project, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -425,7 +420,7 @@ def test_names_that_no_table_can_have_are_refused_before_the_intent(name: str, p
     check_law(project)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "returned",
     [
@@ -522,7 +517,7 @@ def files_of(project: Project) -> set[str]:
     return {uri for folder in folders for uri in DeltaTable(str(folder)).file_uris()}
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 def test_a_failure_after_an_earlier_attempt_has_committed_stays_to_be_finished(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,7 +531,7 @@ def test_a_failure_after_an_earlier_attempt_has_committed_stays_to_be_finished(
     check_law(project)
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 @pytest.mark.parametrize("point", ["after-intent", "after-file"])
 def test_a_killed_refresh_of_a_changed_program_can_be_taken_back(point: str, project: Project) -> None:
     replay.run(project)
@@ -548,7 +543,7 @@ def test_a_killed_refresh_of_a_changed_program_can_be_taken_back(point: str, pro
     check_law(project)
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 def test_a_killed_run_over_stored_state_of_another_program(project: Project) -> None:
     """Changing the program back and forth loses nothing."""
     replay.run(project, last=time_of(1))
@@ -567,7 +562,7 @@ def test_a_killed_run_over_stored_state_of_another_program(project: Project) -> 
 # --- an input more ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 def test_an_input_that_is_added_brings_its_history(project: Project, dd: Command, monkeypatch: Any) -> None:
     """From the command line: ingest at folded versions, a full refresh, and then its versions are closed, too."""
     monkeypatch.chdir(project.root)
@@ -610,7 +605,7 @@ def test_an_input_without_rows_is_read_all_the_same(project: Project, dd: Comman
 # --- parallelism and reports ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2, of="given up")
+@pytest.mark.sample(4, of="given up")
 def test_parallelism_goes_by_rows_and_not_by_what_they_count(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     sparkless.install(monkeypatch)
     replay.run(project, engine="inline")

@@ -122,7 +122,7 @@ def test_a_second_signal_ends_it_at_once(shop: Path) -> None:
         assert child.wait(PATIENCE) == 0
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_did(shop: Path, dd: Command) -> None:
     with following(shop):
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
@@ -139,7 +139,7 @@ def test_another_command_finds_the_warehouse_free_and_the_follower_sees_what_it_
         wait_for(lambda: sold(shop) == {"nut": 1, "nail": 7}, shop)
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_two_followers_of_one_warehouse(shop: Path) -> None:
     with following(shop), following(shop):
         for number in range(2, 7):
@@ -149,7 +149,7 @@ def test_two_followers_of_one_warehouse(shop: Path) -> None:
     assert "Traceback" not in (shop / "err").read_text()
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> None:
     with following(shop, "--health", "health") as child:
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)
@@ -165,7 +165,7 @@ def test_an_error_is_told_once_and_what_is_mended_is_taken_in(shop: Path) -> Non
     assert (shop / "err").read_text().count("'many'") == 1
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_a_source_that_brings_nothing_more_is_told_once(shop: Path) -> None:
     """Also while nothing changes: no sync begins, and rows grow old all the same."""
     (shop / "dd.toml").write_text(PROJECT.replace("append = true", 'append = true, expect = "3 seconds"'))
@@ -180,7 +180,7 @@ def test_a_source_that_brings_nothing_more_is_told_once(shop: Path) -> None:
     assert all(line.startswith("error: input sales: newest rows ") for line in said) and len(said) == 2
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
     """It made a new warehouse in the place of the branch."""
     location = ("--project", str(shop), "-q")
@@ -199,7 +199,7 @@ def test_it_ends_when_its_branch_is_deleted(shop: Path, dd: Command) -> None:
     assert not (shop / "warehouse" / "branches" / "try").exists() and sold(shop) == {"nut": 1}
 
 
-@pytest.mark.sample(2, of="followers")
+@pytest.mark.sample(4, of="followers")
 def test_a_changed_program_starts_it_again(shop: Path) -> None:
     with following(shop) as child:
         wait_for(lambda: sold(shop) == {"nut": 1}, shop)

@@ -155,7 +155,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 def test_a_fold_opens_nothing_that_the_one_before_has_left(tmp_path: Path, opened: list[str]) -> None:
     followed = Followed(tmp_path)
     for _ in range(6):  # small files are merged meanwhile
@@ -202,7 +202,7 @@ class _Noted:
         return self.function(folder, *rest)
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 @pytest.mark.parametrize("other", ["nobody", "run", "touch"])
 def test_a_commit_is_read_once_unless_it_is_another_one(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,7 +224,7 @@ def test_a_commit_is_read_once_unless_it_is_another_one(
     assert not states & {*read.names}, "all is known again"
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 def test_what_the_library_lists_is_listed_once_unless_another_commit_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,7 +252,7 @@ def _fails(*_: object, **__: object) -> None:
     raise StorageError("the disk is full", "make room")
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 def test_nothing_stays_after_a_fold_that_failed(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed.run(edges=50, marks=20)
@@ -265,7 +265,7 @@ def test_nothing_stays_after_a_fold_that_failed(tmp_path: Path) -> None:
     followed.run()
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 def test_what_stays_is_bounded_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed.run(edges=3000, marks=60)
@@ -281,7 +281,7 @@ def test_what_stays_is_bounded_and_the_least_recently_used_goes_first(tmp_path: 
     assert len(kept) == 0 and used
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 @pytest.mark.parametrize("short", [False, True])
 def test_what_stays_is_a_part_of_the_memory_that_is_set(short: bool, tmp_path: Path) -> None:
     """All of it goes where the process has no more."""
@@ -296,7 +296,7 @@ def test_what_stays_is_a_part_of_the_memory_that_is_set(short: bool, tmp_path: P
             assert (len(followed.hot) == 0) == short
 
 
-@pytest.mark.sample(2, of="kept")
+@pytest.mark.sample(4, of="kept")
 def test_of_a_table_that_was_not_read_nothing_stays(tmp_path: Path) -> None:
     """Rows that are added to it are not all of it."""
     followed = Followed(tmp_path)

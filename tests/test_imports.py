@@ -71,7 +71,6 @@ def test_a_command_imports_only_what_it_needs(folded: Path, arguments: str, unwa
     assert sorted(loaded(arguments.split(), folded) & {*unwanted}) == []
 
 
-@pytest.mark.sample(1, of="commands")
 def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     rows = folded / "more.csv"
     rows.write_text("src,dst,minutes,version,diff\nMuseum,Lighthouse,3,90,1\n")
@@ -85,7 +84,6 @@ def test_an_ingest_and_a_run_with_rows_import_no_compiler(folded: Path) -> None:
     assert sorted(modules & {"deltalake", "arro3", "email.parser"}) == [], "the tables' newest commits are enough"
 
 
-@pytest.mark.sample(1, of="commands")
 def test_an_upsert_and_empty_lines_of_json_import_no_compiler(folded: Path) -> None:
     """Nor pandas, which PyArrow imports where it makes an array of Python's values, an empty one too."""
     rows, lines = folded / "again.csv", folded / "none.jsonl"

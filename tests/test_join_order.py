@@ -90,7 +90,7 @@ class RandomJoins:
         return logs
 
 
-@pytest.mark.sample(1, of="kept orders")
+@pytest.mark.sample(2, of="kept orders")
 def test_results_do_not_depend_on_the_order() -> None:
     """Against DuckDB at every version, and now and then against the naive evaluator, which knows no order by size."""
     reordered = 0
@@ -241,7 +241,7 @@ def program_of_last_run() -> str:
     return run.fingerprint
 
 
-@pytest.mark.sample(1, of="kept orders")
+@pytest.mark.sample(2, of="kept orders")
 def test_the_first_run_chooses_and_later_ones_keep_it(project: Callable[..., str]) -> None:
     assert "in the order" not in project("plan"), "nothing is counted yet"
     project("run")
@@ -261,7 +261,7 @@ def test_the_first_run_chooses_and_later_ones_keep_it(project: Callable[..., str
     assert "in the order" not in project("plan") and "holds" in project("verify")
 
 
-@pytest.mark.sample(1, of="kept orders")
+@pytest.mark.sample(2, of="kept orders")
 def test_a_new_input_is_counted_and_the_others_are_not_again(project: Callable[..., str]) -> None:
     project("run")
     before = kept_statistics(find_project(Path()))
@@ -273,7 +273,7 @@ def test_a_new_input_is_counted_and_the_others_are_not_again(project: Callable[.
     assert kept_statistics(find_project(Path())) == {**before, "more": Statistics(7, {"w": 7})}
 
 
-@pytest.mark.sample(1, of="kept orders")
+@pytest.mark.sample(2, of="kept orders")
 def test_state_without_statistics_keeps_the_order_of_the_text(project: Callable[..., str]) -> None:
     """That of an earlier release: a run must not fold the whole history again because there is a better order now."""
     project("run")
@@ -296,7 +296,7 @@ def test_a_run_that_is_killed_behind_its_statistics_is_as_if_it_had_not_been(pro
     assert "holds" in project("verify")
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("content", ["{", "[]", '{"inputs": {"big": {"rows": "many", "distinct": {}}}}'])
 def test_a_damaged_file_is_one_line(content: str, project: Callable[..., str]) -> None:
     project("run")

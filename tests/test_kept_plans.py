@@ -295,7 +295,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_change_plans_anew(what: str, home: Path, built: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plan_of(home)
@@ -408,7 +408,7 @@ READERS = {
 }
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("what", READERS)
 def test_a_program_that_may_read_more_is_planned_each_time(what: str, home: Path, built: list[str]) -> None:
     (home / "rate.csv").write_text("1")

@@ -125,7 +125,7 @@ def test_the_folder_changes_with_all_that_decides_what_is_compiled(monkeypatch: 
     assert len(set(states[1:])) == 5
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 def test_processes_that_compile_at_once_share_the_kernels(folder: Path) -> None:
     script = (
         "import sys; sys.path[:0] = [sys.argv[1], sys.argv[1] + '/support']\n"
@@ -193,7 +193,7 @@ assert [*map(list, before)] == [*map(list, after)] == [[1, 5], [2, 5]], (before,
 """
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 def test_kernels_are_loaded_without_numba_which_a_program_may_import_later() -> None:
     compile_kernels()
     done = subprocess.run([sys.executable, "-c", WITHOUT_NUMBA], capture_output=True, text=True, check=False)
@@ -266,7 +266,7 @@ def test_arrays_of_the_kind_are_taken_whatever_object_their_type_is(folder: Path
         assert target.tolist() == [0, 2, 4, 6]
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 def test_results_outlive_the_call_and_are_freed(folder: Path) -> None:
     squared = kernel(OUT1, INT)(squares)
     kept = squared(5)
@@ -340,7 +340,7 @@ def test_the_library_says_that_it_compiles_and_only_then(tmp_path: Path, argumen
         assert done.stderr.splitlines() == lines
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 @pytest.mark.parametrize("quiet", nightly([False, True], 1))
 def test_a_run_says_that_kernels_are_compiled_and_only_then(tmp_path: Path, quiet: bool) -> None:
     run_command(["init", str(tmp_path / "trams"), "--quiet"])
@@ -481,7 +481,7 @@ def shipped(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return target
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 def test_kernels_of_the_package_are_loaded_where_the_processor_has_the_features_of_their_level(
     folder: Path, shipped: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -525,7 +525,7 @@ def test_who_names_a_processor_to_numba_gets_kernels_for_that_one(
         cache.level_digest.cache_clear()
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 @pytest.mark.parametrize("damage", nightly(["flipped", "cut", "empty"], 1))
 def test_a_damaged_kernel_of_the_package_is_not_loaded(folder: Path, shipped: Path, damage: str) -> None:
     (file,) = shipped.iterdir()
@@ -537,7 +537,7 @@ def test_a_damaged_kernel_of_the_package_is_not_loaded(folder: Path, shipped: Pa
     assert load(twice) == (42, []), "from the cache"
 
 
-@pytest.mark.sample(2, of="compiling")
+@pytest.mark.sample(4, of="compiling")
 def test_kernels_of_another_python_or_numba_are_named_as_the_reason(
     shipped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,7 +232,7 @@ def long_ledger(warehouse: Warehouse, records: int) -> None:
         Ledger.load(warehouse, Writer()).append(ingest(number, number, number))
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for number in range(1, 70):
@@ -248,7 +248,7 @@ def test_many_records_are_few_files_and_none_is_lost(tmp_path: Path) -> None:
     assert (again.latest_ingested(), again.first_ingested(), again.next_ingest()) == (time_of(69), time_of(1), 70)
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp_path: Path) -> None:
     warehouse, rows = Warehouse(tmp_path), 0
     long_ledger(warehouse, 70)
@@ -257,7 +257,7 @@ def test_a_row_is_written_again_only_when_the_ledger_is_sixteen_times_longer(tmp
     assert rows == (70 - 4) + 4 * 16, "each once, and the first 64 once more: four files of 16"
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 @pytest.mark.parametrize("records", [20, 90])
 def test_the_newest_rows_are_all_that_a_command_reads(records: int, tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
@@ -347,7 +347,7 @@ def test_a_slow_reader_finds_its_rows_in_newer_files(tmp_path: Path) -> None:
         list(newest.ingests())
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_old_commits_of_the_ledger_go_with_a_checkpoint(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 34)
@@ -370,7 +370,7 @@ def test_a_row_that_another_program_changed_is_refused(tmp_path: Path) -> None:
     assert str(warehouse.ledger) in caught.value.message
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_records_go_on_after_another_program_has_optimized_the_ledger(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     long_ledger(warehouse, 19)
@@ -421,7 +421,7 @@ def test_an_ingest_that_was_taken_back_counts_for_nothing(tmp_path: Path) -> Non
     assert [record.number for record in ledger.waiting()] == [3]
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_the_summary_says_what_all_records_say(tmp_path: Path, seed: int) -> None:
     """Random records: ingests of old and new inputs, undos, runs that end or fail, refreshes that go back."""
     rng = random.Random(seed)
@@ -540,7 +540,7 @@ def test_an_undo_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
             ledger.append(again)
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_reading_backwards_keeps_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest entries are read from the end; all of them, in portions that are not kept."""
     writer = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=4)))
@@ -580,7 +580,7 @@ def test_reading_backwards_sees_what_does_not_follow(tmp_path: Path, monkeypatch
         [*one.entries.backwards()]
 
 
-@pytest.mark.sample(3, of="many records")
+@pytest.mark.sample(6, of="many records")
 def test_an_undo_reads_the_rows_from_the_ingest_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And of the others the index: one input's ingests say which versions are left, whatever came between."""
     writer = Ledger.load(Warehouse(tmp_path), Writer(tuning=Tuning(ledger_files=4)))

@@ -20,7 +20,7 @@ def status(dd: Command) -> tuple[dict[str, Any], str]:
     return records(dd("status", "--json")[1])[0]["left_out"], "\n".join(dd("status")[1])
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_new_column_is_named_until_someone_decides(form: str, fresh: Path, dd: Command) -> None:
     Path("plain.csv").write_text(PLAIN)

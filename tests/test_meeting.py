@@ -78,7 +78,7 @@ def one_byte_after_the_other(stranger: socket.socket) -> None:
     threading.Thread(target=drip, daemon=True).start()
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(14)
 @BOTH
 @pytest.mark.parametrize(
     "say",
@@ -260,7 +260,7 @@ def test_nobody_listens_once_all_have_met() -> None:
     assert together(2, work, gathering=change) == [2, 2]
 
 
-@pytest.mark.sample(2, of="waits")
+@pytest.mark.sample(4, of="waits")
 @pytest.mark.parametrize(
     "change",
     [
@@ -278,7 +278,7 @@ def test_a_network_that_lets_nobody_through_is_recognised(
     assert time.monotonic() - start < 60, "the system gives up after minutes"
 
 
-@pytest.mark.sample(2, of="waits")
+@pytest.mark.sample(4, of="waits")
 def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its system takes the connections at once: the network is not what is slow."""
     proved = meeting._Reception._proved
@@ -291,7 +291,7 @@ def test_a_worker_that_is_slow_to_answer_is_waited_for(monkeypatch: pytest.Monke
     assert together(2, wait_for, tuning=Tuning(reaching_seconds=0.25)) == [ALL[:2]] * 2
 
 
-@pytest.mark.sample(2, of="waits")
+@pytest.mark.sample(4, of="waits")
 def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_network_that_says_nothing_is_recognised_long_before_all_must_have_met
     assert isinstance(results[0], Unreachable)
 
 
-@pytest.mark.sample(2, of="waits")
+@pytest.mark.sample(4, of="waits")
 def test_a_worker_that_stops_before_all_have_met_is_missed() -> None:
     """The system takes connections for it, and nobody answers."""
     silent = socket.create_server(("127.0.0.1", 0))

@@ -214,7 +214,7 @@ def killed(shop: Workshop, reader: Path, upstream: Path, rng: random.Random | No
             shop.remove(folder)
 
 
-@pytest.mark.sample(1, of="two projects")
+@pytest.mark.sample(2, of="two projects")
 def test_a_killed_sync_is_finished_by_the_next(workshop: Workshop, pair: tuple[Path, Path], seed: int) -> None:
     killed(workshop, pair[1], pair[0], random.Random(seed))
 

@@ -290,7 +290,7 @@ def verified(project: Project) -> list[bool]:
     return results
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_runs_cut_anywhere(how: dict[str, Any], project: Project, dd: Any) -> None:
     ingest_all(dd, project, 3)
     for last in (1, 2, 3):
@@ -307,7 +307,7 @@ def test_runs_cut_anywhere(how: dict[str, Any], project: Project, dd: Any) -> No
     assert replay.run(project, **how).nothing_new
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_a_changed_program(how: dict[str, Any], project: Project, dd: Any) -> None:
     ingest_all(dd, project)
     replay.run(project, last=time_of(3), **how)
@@ -318,7 +318,7 @@ def test_a_changed_program(how: dict[str, Any], project: Project, dd: Any) -> No
     require_the_law(project, 0, 4)
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_a_version_that_gets_another_date_is_folded_again(project: Project, dd: Any) -> None:
     ingest_all(dd, project)
     replay.run(project)
@@ -329,7 +329,7 @@ def test_a_version_that_gets_another_date_is_folded_again(project: Project, dd: 
     assert all(verified(project))
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_instants_that_changed_without_a_row(project: Project, dd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever changed the instant of a folded version: the run sees it by the digest of those it folded."""
     ingest_all(dd, project)
@@ -378,7 +378,7 @@ def test_a_program_of_python_is_planned_once(project: Project, dd: Any) -> None:
     assert replay.run(project).nothing_new
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_history_that_was_given_up(project: Project, dd: Any) -> None:
     project = replace(project, retention=RetentionSettings(auto=False, versions=3, days=0))
     ingest_all(dd, project)
@@ -391,7 +391,7 @@ def test_history_that_was_given_up(project: Project, dd: Any) -> None:
     assert all(verified(project))
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_a_row_rests_on_the_instant_of_its_version(project: Project, dd: Any) -> None:
     (project.root / "views.sql").write_text(VIEWS.replace("SELECT k FROM", "SELECT k, ts FROM"))
     ingest_all(dd, project)
@@ -442,7 +442,7 @@ def killable(workshop: Workshop) -> Killable:
     return Killable(base, tuple(points), tables)
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 def test_runs_can_be_killed_in_the_midst_of_a_version_whose_rows_leave_and_between_two(killable: Killable) -> None:
     for version in (2, 4):
         gone = killable.rows[version]["outputs/recent"].filter(pl.col("version") == version, pl.col("diff") < 0)
@@ -451,7 +451,7 @@ def test_runs_can_be_killed_in_the_midst_of_a_version_whose_rows_leave_and_betwe
         assert {"after-intent", "after-file", "after-table", "after-run"} <= points
 
 
-@pytest.mark.sample(3, of="runs")
+@pytest.mark.sample(6, of="runs")
 @pytest.mark.parametrize("sample", [1, pytest.param(25, marks=pytest.mark.long)])
 def test_a_window_that_moves_is_as_if_nothing_had_been_killed(
     sample: int, killable: Killable, workshop: Workshop, seed: int

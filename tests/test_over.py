@@ -409,7 +409,7 @@ def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(28)
 @pytest.mark.parametrize(
     ("function", "change"),
     [

@@ -418,7 +418,7 @@ def program(rows):
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_every_parallelism_agrees(parallelism: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What one worker sends may be beyond int64 as long as all send together what fits."""

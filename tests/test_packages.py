@@ -148,14 +148,14 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return folder
 
 
-@pytest.mark.sample(1, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_tables_hold_the_same_logs(project: Path, logs: dict[str, pl.DataFrame]) -> None:
     """Read as any Delta reader would, not through ``dd``."""
     for name, log in logs.items():
         assert_frame_equal(in_order(pl.read_delta(str(project / "warehouse" / "outputs" / name))), in_order(log))
 
 
-@pytest.mark.sample(1, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_diff_of_two_versions_equals_scipy(project: Path, dependencies: pl.DataFrame) -> None:
     before, after = (from_scratch(dependencies, version) for version in (900, 1400))
     for name in before:
@@ -165,7 +165,7 @@ def test_diff_of_two_versions_equals_scipy(project: Path, dependencies: pl.DataF
         assert (counts["plus"], counts["minus"]) == (len(rows[1]), len(rows[-1]))
 
 
-@pytest.mark.sample(1, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_show_equals_scipy(project: Path, dependencies: pl.DataFrame) -> None:
     for name, expected in from_scratch(dependencies, 1000).items():
         _, _, *rows = ddcore(project, "show", name, "--at", "1000", "--json")

@@ -118,7 +118,7 @@ def test_wheel_and_source_distribution_carry_the_licence(built: tuple[Path, Path
     assert metadata["Keywords"]
 
 
-@pytest.mark.sample(1, of="packaging")
+@pytest.mark.sample(2, of="packaging")
 def test_only_the_extra_needs_spark(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as packed:
         (name,) = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]

@@ -84,7 +84,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("fold", [folding.whole, folding.one_time_each, folding.randomly_cut])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_odd_shapes(program: Any, fold: folding.Fold) -> None:

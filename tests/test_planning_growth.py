@@ -98,7 +98,7 @@ def planned(text: str) -> int:
     return calls(lambda: build(program(text), schemas))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("text", "size", "most"),
     [

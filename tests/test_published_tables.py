@@ -236,7 +236,7 @@ def test_a_table_that_is_lost_is_made_again_by_the_next_run_without_anything_new
     assert published.made == "it is new" and held(table_of(three)) == Counter({A: 1, B: 1, C: 1})
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 @pytest.mark.parametrize("location", [10, -10], ids=["rows", "footer"])
 def test_a_damaged_file_with_a_changed_row_makes_it_again(location: int, three: Project) -> None:
     for file in data_files(three):
@@ -260,7 +260,7 @@ def test_verify_finds_a_table_that_is_not_right(three: Project, dd: Command) -> 
     assert dd("verify", "-q", *location)[:2] == (0, [])
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 def test_what_is_known_of_a_table_is_what_a_look_at_it_finds(three: Project) -> None:
     """Also after maintenance and another program's commit, and when the table was lost and made again."""
     location, warm = table_of(three), Warm()
@@ -369,7 +369,7 @@ def test_corrections_that_follow_reach_the_table_when_they_are_folded(three: Pro
     assert published.made == "" and held(table_of(three)) == Counter({C: 1})
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 def test_a_table_behind_a_history_that_was_given_up(three: Project, dd: Command) -> None:
     """A run without the table in dd.toml, and retention, come between."""
     text = (three.root / "dd.toml").read_text()
@@ -383,7 +383,7 @@ def test_a_table_behind_a_history_that_was_given_up(three: Project, dd: Command)
     assert published.made == "" and held(table_of(three)) == Counter({A: 1, C: 1})
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 def test_checkpoints_and_files_that_go(three: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "GRACE", 0)
     (three.root / "dd.toml").write_text((three.root / "dd.toml").read_text() + "[retention]\ndays = 0\n")
@@ -464,7 +464,7 @@ def test_an_upkeep_that_was_ended_is_finished_by_a_later_one(
     assert names[0] == f"{10:020d}.json"
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 def test_what_was_replaced_stays_for_readers_that_are_opening_the_table(
     three: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -489,7 +489,7 @@ def test_a_row_that_occurs_less_than_no_times_is_one_line(three: Project, dd: Co
     assert pl.read_delta(str(table_of(three)))["n"].to_list() == [-1, -1, -1]
 
 
-@pytest.mark.sample(3, of="kept")
+@pytest.mark.sample(6, of="kept")
 def test_several_dimensions(tmp_path: Path) -> None:
     """The table has the contents at the greatest complete time."""
     folder = make(tmp_path / "p")

@@ -131,7 +131,7 @@ def test_the_page_is_what_happens(tmp_path: Path, dd: Command, monkeypatch: pyte
     pages.follow("several-programs.md", tmp_path, dd, monkeypatch, steps=28)
 
 
-@pytest.mark.sample(1, of="readers")
+@pytest.mark.sample(2, of="readers")
 def test_a_reader_has_no_byte_of_the_inputs(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     before = {entry.address: entry.size for entry in store.entries(upstream / "warehouse")}
@@ -267,7 +267,7 @@ def test_who_deletes_knows_a_hold_that_cannot_be_read(workshop: Workshop, pair: 
     workshop.done(reader, "run")
 
 
-@pytest.mark.sample(1, of="readers")
+@pytest.mark.sample(2, of="readers")
 def test_the_other_warehouse_is_missing_older_or_another_one(workshop: Workshop, pair: tuple[Path, Path]) -> None:
     upstream, reader = pair
     backup = upstream.parent / f"{upstream.name}-backup"

@@ -50,7 +50,6 @@ def test_the_soak_counts_rows_that_are_lost_or_there_twice() -> None:
     assert differences(other, expected) == (4, 4)
 
 
-@pytest.mark.sample(1, of="told")
 def test_a_soak_that_finds_something_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The expected logs lack a row, so the actual ones have one too many."""
     real = Soak._undisturbed
@@ -77,7 +76,6 @@ def _first_run_only(self: Soak) -> soak.Tally:
 # --- the lock of a killed command -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(1, of="told")
 def test_a_stale_lock_is_said_and_what_becomes_of_the_work(workshop: Workshop) -> None:
     """One note on stderr, and a field of the result: after each kind of command, at its beginning, middle and end."""
     for name, point, outcome in (
@@ -125,7 +123,6 @@ def test_a_command_that_fails_tells_of_the_stale_lock_as_well(
     assert not any("releasing" in line for line in dd(*killed)[2])
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("point", "outcome"),
     [

@@ -49,7 +49,6 @@ def uploaded(desk: Desk, box: str, name: str, *updates: tuple[int, ...]) -> str:
     return f"{box}/{name}"
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_a_file_in_a_store_is_read_as_a_file(ending: str, desk: Desk, box: str) -> None:
     url = uploaded(desk, box, f"a.{ending}", (1, 2, 0, 1), (3, 4, 1, 1))
@@ -171,7 +170,6 @@ def test_partitions_whose_values_are_written_with_signs(store: None, tmp_path: P
     assert "copy the table into a folder" in caught.value.hint and not other.stray_files()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("form", ["feed", "append"])
 def test_a_lost_commit_or_file_of_a_table_in_a_store_is_never_a_gap(form: str, desk: Desk, box: str) -> None:
     url = f"{box}/table"

@@ -160,7 +160,7 @@ def test_what_cannot_be_restated_is_refused(desk: Desk, tmp_path: Path) -> None:
     assert empty.ingest(str(empty.folder / "a.csv")).ingest == 1
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_after_history_was_given_up_only_all_of_it_or_later_versions_are_replaced(copied: Path, dd: Command) -> None:
     dd("compact", "--since", "4")
     Path("later.csv").write_text("version,diff,src,dst,minutes\n4,-1,Bridge,Harbour,6\n5,1,Market,Harbour,7\n")
@@ -228,7 +228,6 @@ def test_rows_that_are_not_late_restate_nothing(desk: Desk) -> None:
 # --- undo -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("folded", [False, True], ids=["not folded", "folded"])
 @pytest.mark.parametrize("how", ["replaced", "late"])
 def test_a_restatement_is_taken_back(desk: Desk, how: str, folded: bool) -> None:
@@ -253,7 +252,7 @@ def test_a_restatement_is_taken_back(desk: Desk, how: str, folded: bool) -> None
     assert again.ingest == 3 and again.restates == ((4,),)
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_replaced_versions_wait_again_after_an_undo(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)
     desk.fold(4)
@@ -265,7 +264,7 @@ def test_replaced_versions_wait_again_after_an_undo(desk: Desk) -> None:
     assert desk.ledger.restated() == ((4,),)
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_an_undo_forgets_only_what_its_own_ingest_restated(desk: Desk) -> None:
     desk.fold(6)
     for version in (3, 5, 2):
@@ -288,7 +287,7 @@ def test_a_folded_ingest_is_taken_back_by_folding_again(desk: Desk) -> None:
     assert desk.updates() == HISTORY and desk.ledger.restated() == ((5,),)
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_a_restatement_that_others_rest_on_stays(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)
     desk.ingest(desk.source("c.csv", (6, 6, 8, 1)))
@@ -301,7 +300,7 @@ def test_a_restatement_that_others_rest_on_stays(desk: Desk) -> None:
     assert desk.updates() == HISTORY
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_a_restatement_stays_where_an_earlier_ingest_was_taken_back(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.ingest(desk.source("a.csv", (1, 1, 0, 1)))
@@ -313,7 +312,7 @@ def test_a_restatement_stays_where_an_earlier_ingest_was_taken_back(tmp_path: Pa
     assert desk.updates() == [(2, 3, 5, 1)]
 
 
-@pytest.mark.sample(2, of="undone")
+@pytest.mark.sample(4, of="undone")
 def test_a_restatement_whose_replaced_files_are_gone_stays(desk: Desk) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)
     DeltaTable(str(desk.log.folder)).vacuum(0, enforce_retention_duration=False, dry_run=False)
@@ -355,7 +354,7 @@ def test_runs_over_restated_history_keep_the_law(desk: Desk) -> None:
 # --- killed -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("point", ["after-file", "after-file:2", "after-table", "after-ingest"])
 def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, point: str) -> None:
     desk.fold(6)
@@ -387,7 +386,6 @@ def test_killed_anywhere_history_was_replaced_or_not(desk: Desk, point: str) -> 
     assert desk.updates() == [*HISTORY[:3], (3, 9, 4, 1)] and desk.stray_files() == []
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("point", ["after-table", "after-undo"])
 def test_a_killed_undo_of_a_restatement_happened_or_not(desk: Desk, point: str) -> None:
     desk.ingest(desk.source("b.csv", (3, 9, 4, 1)), restate=4)

@@ -102,7 +102,6 @@ def test_the_cost_of_a_chain_is_linear(name: str) -> None:
     assert long < 10 * short, (short, long)  # 8 times as long; 64 times the work if it were quadratic
 
 
-@pytest.mark.sample(2, of="branches")
 def test_a_thousand_conditions() -> None:
     met = Predicate([chain(operator.or_, lambda i: col("a") == i)], SCHEMA).evaluate(FRAME)
     assert met.tolist() == [True, True, True, False, False]
@@ -119,7 +118,6 @@ def test_a_long_chain_within_int64_is_exact_where_parts_of_it_are_not() -> None:
     assert compute(there_and_back, frame) == [0, 0, 0, None, 0]
 
 
-@pytest.mark.sample(2, of="branches")
 def test_branches_that_are_not_taken_are_not_computed() -> None:
     """Also where they are far inside: only the numbers among the texts are read."""
     numbers = choice(lambda i: col("s").str.len_chars().cast(pl.Int64), col("s").cast(pl.Int64), MANY)
@@ -128,7 +126,6 @@ def test_branches_that_are_not_taken_are_not_computed() -> None:
         compute(numbers, FRAME.with_columns(a=pl.lit(-1)))
 
 
-@pytest.mark.sample(2, of="branches")
 def test_dates_of_branches_that_are_not_taken_are_not_checked() -> None:
     far = choice(lambda i: col("d").dt.offset_by(f"{i}d"), col("d").dt.offset_by("99999y"), 200)
     frame = FRAME.with_columns(a=pl.Series([0, 1, 30, 199, 3]))
@@ -174,7 +171,6 @@ def test_the_cost_of_nested_shared_parts_is_linear() -> None:
     assert long < 20 * short, (short, long)
 
 
-@pytest.mark.sample(2, of="branches")
 def test_the_stages_of_two_expressions_do_not_meet() -> None:
     exprs = {"x": nested(20), "y": nested(30), "z": chain(operator.add, lambda i: col("b"))}
     actual = Projection(exprs, SCHEMA).evaluate(FRAME)

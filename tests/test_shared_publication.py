@@ -95,7 +95,7 @@ def test_tables_that_tasks_write_hold_what_the_output_holds(form: str, here: Her
         check_feed(fed(location, version, version, count), before, Counter(restated), count)
 
 
-@pytest.mark.sample(1, of="ranges")
+@pytest.mark.sample(2, of="ranges")
 def test_updates_of_a_key_in_several_ranges_are_pairs(here: Here, tmp_path: Path, seed: int) -> None:
     """Rows are ordered by the price, so what a key had and what it gets are far from each other."""
     project = project_of(make(tmp_path / "p", '{ cluster_by = ["price"] }', 'key = ["id"]'))
@@ -113,7 +113,7 @@ def test_updates_of_a_key_in_several_ranges_are_pairs(here: Here, tmp_path: Path
     assert kinds == {"update_preimage": 30, "update_postimage": 30}
 
 
-@pytest.mark.sample(1, of="ranges")
+@pytest.mark.sample(2, of="ranges")
 def test_many_rows_behind_one_file_are_divided(here: Here, tmp_path: Path) -> None:
     """Rows that are appended all belong to the last file; it is written by several tasks, a part of it by each."""
     project = project_of(make(tmp_path / "p"))
@@ -136,7 +136,7 @@ def test_many_rows_behind_one_file_are_divided(here: Here, tmp_path: Path) -> No
     assert max(sizes) <= 60
 
 
-@pytest.mark.sample(1, of="ranges")
+@pytest.mark.sample(2, of="ranges")
 def test_a_table_that_is_not_as_it_was_left_is_made_again_by_tasks(here: Here, tmp_path: Path, seed: int) -> None:
     project = shared(project_of(make(tmp_path / "p")), random.Random(seed))
     rows: list[Row] = [(number, "Ayr", None, None, None) for number in range(20)]

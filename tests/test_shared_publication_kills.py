@@ -119,7 +119,6 @@ def points_of(behind: Behind, folder: Path, master: str) -> list[str]:
     return [f"{point}:{number}" for point, times in most.items() for number in range(1, times + 1)]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_command_that_is_killed_anywhere_is_finished_by_the_next(
     sample: int | None, behind: Behind, tmp_path: Path, seed: int

@@ -94,14 +94,12 @@ def kill(shop: Workshop, hour: Hour, point: str) -> None:
     shop.remove(folder)
 
 
-@pytest.mark.sample(1, of="kills")
 def test_the_sync_of_an_hour_reaches_many_places(hour: Hour) -> None:
     kinds = {point.partition(":")[0] for point in hour.points}
     assert {"after-lock", "after-ingest", "after-intent", "after-table", "after-run", "after-published"} <= kinds
     assert len(hour.points) > 100 and not is_same(hour.before, hour.after)
 
 
-@pytest.mark.sample(1, of="kills")
 @pytest.mark.parametrize("sample", [1, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 def test_a_sync_that_is_killed_after_any_step_is_finished_by_the_next(
     sample: int | None, hour: Hour, workshop: Workshop, seed: int

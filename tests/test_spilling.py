@@ -214,7 +214,7 @@ def check(seed: int) -> None:
     compare(drawn, "spilled, in threads", expected, outcome(spilled, drawn, threads=3))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("number", nightly(range(10), 6))
 def test_random_programs_with_little_memory(number: int, seed: int) -> None:
     check(seed)
@@ -352,7 +352,6 @@ def in_threads(_spark: Any, task: Any, number: int) -> list[Any]:
         return [*pool.map(fold, range(number))]
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_the_limit_reaches_the_tasks_of_spark(
     parallelism: int, calls: Project, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,7 @@ KINDS = {"id": "bigint", "a": "string", "b": "string", "n": "bigint", "m": "bigi
          "p": "decimal(12,3)", "d": "date", "ts": "timestamp", "l": "array<string>", "k": "array<bigint>"}  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("start", range(6))
 @pytest.mark.parametrize("engine", ["spark", "duckdb"])
 def test_a_dialect_means_what_its_engine_gives(engine: str, start: int) -> None:

@@ -36,7 +36,7 @@ from ddcore.sql.functions import NAMED
 from ddcore.sql.rules import BY_DIALECT
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("start", range(6))
 def test_functions_give_what_postgresql_gives(start: int) -> None:
     """One in six expressions."""

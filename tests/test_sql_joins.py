@@ -116,7 +116,7 @@ MAYBE = """
     ) THEN NULL ELSE true END"""
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("on", ["q.c = r.b", "q.c <= r.b", "coalesce(q.c, 0) = coalesce(r.b, 0)"])
 def test_not_in_of_several_columns_that_names_the_query_around(on: str) -> None:
     """DuckDB has it for one column only, so it gets the definition."""
@@ -214,7 +214,7 @@ BEFORE = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("query", BEFORE)
 def test_conditions_on_a_table_are_met_before_it_is_joined_where_that_changes_nothing(query: str) -> None:
     views = program(f"CREATE VIEW v AS {query}")
@@ -263,7 +263,7 @@ STATEMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("query", STATEMENTS)
 def test_statements_of_pivots_equal_duckdb(query: str) -> None:
     for seed in range(3):

@@ -484,7 +484,7 @@ def test_of_two_that_begin_a_log_anew_one_does(root: Address, monkeypatch: pytes
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(1, of="commands")
+@pytest.mark.sample(2, of="commands")
 def test_a_sample_of_all_places(shop: StoreShop, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(SAMPLE):

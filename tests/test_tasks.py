@@ -69,7 +69,7 @@ def test_few_rows_of_several_workers_are_in_one_file(tmp_path: Path, monkeypatch
     compare(drawn, "three workers, then two", expected_of(drawn), outcomes)
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 @pytest.mark.parametrize("seed", nightly(chain(one_dimensional(range(FIRST + 1, 60)), [FIRST]), 2))  # it takes long
 def test_a_fold_begins_again_when_a_worker_is_killed(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -124,7 +124,7 @@ def disturbance(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> tup
     return stage, drawn, project
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 @pytest.mark.parametrize("what", nightly(["after-write=halt", "SIGKILL", "SIGSTOP", "after-write=kill"], 2))
 def test_a_worker_that_dies_or_hangs(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a loop, or while it writes: the others notice, and the fold begins again."""
@@ -135,7 +135,7 @@ def test_a_worker_that_dies_or_hangs(what: str, tmp_path: Path, monkeypatch: pyt
     compare(drawn, what, expected_of(drawn), outcomes)
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 def test_a_worker_with_a_full_disk_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With its error, and once: it would be full again. Nothing is committed, and the next run folds all."""
     stage, drawn, project = disturbance(tmp_path, monkeypatch, "after-write=full")
@@ -147,7 +147,7 @@ def test_a_worker_with_a_full_disk_ends_all(tmp_path: Path, monkeypatch: pytest.
     compare(drawn, "afterwards", expected_of(drawn), outcome(project, [None], engine="spark", parallelism=3))
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 @pytest.mark.parametrize("calls", [1, 2, 5])
 def test_memory_that_ends_in_an_exchange_ends_all_workers_with_one_error(
     calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,7 +194,7 @@ def test_memory_that_ends_while_a_message_arrives_is_not_tried_again(
     assert stage.attempts == 1
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 def test_workers_that_encrypt_give_the_same_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sparkless.install(monkeypatch, encrypted=True)
     drawn = reach()
@@ -218,7 +218,7 @@ def test_one_worker_folds_where_nothing_can_encrypt(
     )
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 def test_a_fold_whose_workers_are_lost_each_time_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After four attempts. Nothing is committed, and the next run folds all."""
     drawn = case(FIRST, plain=True)
@@ -247,7 +247,7 @@ def program(items, names):
 """
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 def test_sides_of_a_join_are_cut_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of one side far from those of the other, one key in most rows (equal quantiles), and null keys."""
     items = [(7, i, 0, 1) for i in range(40)] + [(None, 1, 0, 1), (-(2**63) + 1, 2, 0, 1), (90, 1, 1, 1), (90, 2, 2, 1)]
@@ -276,7 +276,7 @@ def program(x):
 """
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 def test_a_loop_diverges_alike_with_every_parallelism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = {"x": pl.DataFrame({"x": [0, -4], "version": [3, 5], "diff": [1, 1]})}
     space: dict[str, Any] = {}
@@ -340,7 +340,7 @@ def program(rows):
 """
 
 
-@pytest.mark.sample(2, of="workers")
+@pytest.mark.sample(4, of="workers")
 @pytest.mark.parametrize("kind", ["values", "hashes"])
 def test_ranges_follow_a_history_that_moves(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each version's keys are beyond those before; ten runs later the ranges are still even. Hashes are even anyway."""

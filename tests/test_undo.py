@@ -172,7 +172,6 @@ def test_files_that_were_merged_with_others_stay(desk: Desk) -> None:
     assert "its files" in refused(desk, StorageError, 2).message
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("point", ["after-table", "after-undo"])
 def test_killed_anywhere_it_was_taken_back_or_not(desk: Desk, point: str) -> None:
     source = desk.source("b.csv", (4, 4, 1, 1))
@@ -289,7 +288,6 @@ def roots(desk: Desk, name: str, *updates: tuple[int, int, int, int], **how: Any
     return ingest(desk.project, "roots", [desk.source(name, *updates)], settings_of(**how), engine="inline")
 
 
-@pytest.mark.sample(1, of="closed")
 def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> None:
     """Also to an undo; and a program that reads it then folds its whole history."""
     assert roots(two, "r.csv", (1, 1, 0, 1), (2, 2, 3, 1)).restates == ()
@@ -306,7 +304,6 @@ def test_an_input_that_no_run_has_read_is_open_at_every_version(two: Desk) -> No
         roots(two, "w.csv", (3, 3, 4, 1))
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("refresh", [False, True])
 def test_an_input_is_open_again_where_the_program_no_longer_reads_it(two: Desk, refresh: bool) -> None:
     """What it got meanwhile counts when it is read again, also by a program that has run before."""
@@ -321,7 +318,6 @@ def test_an_input_is_open_again_where_the_program_no_longer_reads_it(two: Desk, 
     fold(two, "edges", "roots", program=BOTH)
 
 
-@pytest.mark.sample(1, of="closed")
 def test_an_input_of_the_program_without_rows_is_closed_as_all_are(two: Desk) -> None:
     """That it was empty is folded: its first rows at those versions are a restatement."""
     (two.folder / "program.py").write_text(BOTH)

@@ -354,7 +354,7 @@ def test_an_error_of_the_program_names_the_version(copied: Path, dd: Any, monkey
 # --- where the law is not claimed -------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 @pytest.mark.parametrize("minutes", ['2 * col("minutes")', 'col("minutes") + 0'], ids=["changed", "same contents"])
 def test_versions_before_appended_corrections_are_refused(minutes: str, copied: Path, dd: Any) -> None:
     """They hold what the program before published. What comes after is verified, by the program that made it."""
@@ -380,7 +380,7 @@ def test_versions_before_appended_corrections_are_refused(minutes: str, copied: 
     assert dd("verify", "--at", "1..")[0] == 0, "all versions are of one program again"
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_corrections_of_one_output_leave_the_others_verifiable(copied: Path, dd: Any) -> None:
     text = (copied / "program.py").read_text()
     two = 'journeys = begin.iterate(ride)\n    return {"journeys": journeys, "far": journeys.where("total > 10")}'
@@ -406,7 +406,7 @@ def test_corrections_of_one_output_leave_the_others_verifiable(copied: Path, dd:
     assert [(record["output"], record["holds"]) for record in verified] == [("far", True), ("journeys", True)]
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_appending_nothing_leaves_all_versions_verifiable(copied: Path, dd: Any) -> None:
     """Unless the log held something else in between, which adds up to the same in the end."""
     assert dd("run", "--full-refresh", "--corrections", "append", "-q")[0] == 0
@@ -459,7 +459,7 @@ def figures(tmp_path: Path, dd: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "figures"
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_times_of_several_dimensions(figures: Path, dd: Any) -> None:
     """Without --at: every greatest complete time. Any complete time may be named, also one without updates."""
     code, out, _ = dd("verify", "leader", "--json")
@@ -494,7 +494,7 @@ def test_a_wrong_row_at_a_time_of_two_dimensions(figures: Path, dd: Any) -> None
 # --- after a run ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 @pytest.mark.parametrize(("every", "versions"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (6, []), (0, [])])
 def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int], copied: Path, dd: Any) -> None:
     code, out, _ = dd("run", "--full-refresh", "--verify-every", str(every), "--json")
@@ -513,7 +513,7 @@ def test_a_run_verifies_the_versions_that_are_due(every: int, versions: list[int
     assert not [record for record in records(dd("run", "--verify-every", "1", "--json")[1]) if "by" in record]
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_only_versions_of_the_window_are_verified(fresh: Path, dd: Any) -> None:
     for name in ("links", "starts"):
         dd("ingest", name, f"data/{name}.csv", "-q")
@@ -574,7 +574,7 @@ def test_the_setting_in_the_file_and_in_the_environment(
         assert "verify_every: must be a whole number from 0 up" in err[0]
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_with_several_dimensions_every_second_run_is_verified(tmp_path: Path, dd: Any, monkeypatch: Any) -> None:
     dd("init", str(tmp_path / "figures"), "--example", "bitemporal", "-q")
     monkeypatch.chdir(tmp_path / "figures")
@@ -658,7 +658,7 @@ def test_the_package_set_holds_both_ways(packages: Project) -> None:
     assert [verdict.rows > 1000 for verdict in both if verdict.output == "depends"] == [False, True, True]
 
 
-@pytest.mark.sample(4, of="windows")
+@pytest.mark.sample(8, of="windows")
 def test_scratch_by_several_workers(packages: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     sparkless.install(monkeypatch)
     on_spark = replace(packages, engine="spark", parallelism=3)

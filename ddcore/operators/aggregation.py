@@ -129,7 +129,8 @@ def fields_of(source: Schema, where: str, spec: Aggregate) -> dict[str, tuple[pl
         kind = arguments.checked(checked_at, where, types_of, {"_": expr}, source)["_"]
         takes, is_float = GATHERED[spec.kind].types_of(field), spec.kind == "median"
         if kind.name not in takes or (is_float and kind.is_wide):
-            digits, wanted = (" of up to 18 digits", "float64") if kind.is_wide else ("", takes[0])
+            digits, other = (" of up to 18 digits", "float64") if kind.is_wide else ("", takes[0])
+            wanted = "string" if "string" in takes else other
             raise ProgramError(
                 f"{caller()}: {where}: there is no {spec.kind} of {kind}, only of {', '.join(takes)}{digits}",
                 f"cast to {wanted} first",

@@ -80,16 +80,16 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
     """What each of so many workers needs to know of a fold; of fewer, where the others would own and read nothing."""
     groups = fold.stored.groups
-    fold = replace(fold, plan=staged(fold.plan))
-    routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
-    division = division_of(fold, routing, parallelism)
-    splits = _splits(fold, parallelism)
+    whole = replace(fold, plan=staged(fold.plan))
+    routing = routing_of(whole.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
+    division = division_of(whole, routing, parallelism)
+    splits = _splits(whole, parallelism)
     if owner_rows(fold) and (busy := max(division.owners, sum(map(bool, splits)))) < parallelism:
-        return shared(fold, busy, encrypted=encrypted)
+        return shared(fold, busy, encrypted=encrypted)  # of the plan without its stages: none has them twice
     secret = secrets.token_bytes(32)
     credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
     routing = routing.divided(division.shares)
-    return SharedFold(fold, routing, division, splits, parallelism, credentials)
+    return SharedFold(whole, routing, division, splits, parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> tuple[list[Report], float]:

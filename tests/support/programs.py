@@ -1181,7 +1181,8 @@ def _quantile(of: Named) -> dict[str, str]:
 
 
 def _end(of: Named) -> dict[str, str]:
-    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in WITHOUT_ORDER else ""
+    """By what :func:`_sorted_value` has, too."""
+    by = q(next(iter(of.columns))) if next(iter(of.columns.values())) not in (*WITHOUT_ORDER, "uuid", "span") else ""
     return {f"{text}, {by}": kind for text, kind in _sorted_value(of).items() if by}
 
 

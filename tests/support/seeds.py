@@ -21,7 +21,7 @@ import pytest
 __all__ = ["base", "by_day", "cases_of_this_run", "kind", "leave_to_the_night", "nightly", "of_test", "seeds"]
 
 _RUN = {"by day": False}
-ON_SPARK = {"connect": 1, "killed": 1, "ingests": 1, "folds": 1, "others": 2}
+ON_SPARK = {"connect": 1, "killed": 1, "ingests": 1, "folds": 1, "others": 4}
 """So many tests of a kind that start Spark, seconds each, are in a run of the suite."""
 KINDS = {
     "connect": "connect", "failed_runs": "killed", "signals": "killed", "tailing": "killed", "failpoints": "killed",

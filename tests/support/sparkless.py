@@ -29,6 +29,7 @@ import pytest
 
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.jobs.engines import exchange, one_task
+from ddcore.jobs.engines.worker_count import WORKER_ROWS
 from ddcore.jobs.spark.failures import TaskLost, run_job
 
 Tuned = list[tuple[str, str, Any]]
@@ -242,7 +243,7 @@ class Context:
 
 
 def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0, encrypted: bool = False) -> Stage:
-    """From here on ``engine="spark"`` starts no Spark."""
+    """From here on ``engine="spark"`` starts no Spark. With every third seed what few rows reach has few owners."""
 
     @contextmanager
     def context(conf: Any, master: Any, parallelism: int | None) -> Iterator[Context]:
@@ -251,6 +252,8 @@ def install(patch: pytest.MonkeyPatch, *, seed: int = 0, unrest: float = 0.0, en
     from ddcore.jobs.spark import session, slots
 
     stage = Stage(patch, random.Random(seed), unrest)
+    if seed % 3 == 1:
+        patch.setenv(WORKER_ROWS, "1")
     no_obstacle: Callable[..., str] = lambda spark, number: ""  # noqa: E731
     patch.setattr(session, "check", lambda: None)
     patch.setattr(session, "spark_context", context)
@@ -267,7 +270,7 @@ def tuning_of(seed: int) -> Tuning:
     """A tuning for the project of a seed: files are looked into; updates that wait are compressed, those of a window
     are packed, and only those that a stored batch has partners of are joined.
     """
-    tuning = Tuning(small_file_rows=0) if seed % 3 else DEFAULT
+    tuning = replace(Tuning(small_file_rows=0) if seed % 3 else DEFAULT, owner_rows=1 + seed % 5)
     if seed % 7 < 3:
         tuning = replace(tuning, waiting_rows=1, waiting_rows_limited=1)
     if seed % 5 < 3:  # keys of joins are divided, however few rows they have
