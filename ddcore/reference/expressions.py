@@ -77,8 +77,10 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     if any(syntax.operation(node) == "Extension.To" for node in syntax.walk(tree)):  # marks a text as a UUID
         tree = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
         expr = polars_json.build(tree)
-    if "decimal" not in f"{texts.text(tree)}{frame.schema}".lower():
-        return expr
+    names = {node.name for node in syntax.walk(tree) if isinstance(node, syntax.Column)}
+    kinds = [kind for name, kind in frame.schema.items() if name in names]
+    if "decimal" not in f"{texts.text(tree)}{kinds}".lower():
+        return expr  # without a look at the type of each of its parts, which takes hours for ``gcd``
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
 
 
