@@ -183,6 +183,15 @@ def test_functions_equal_the_reference_as_rows_come_and_go(engine: str, every: i
     assert repr(sorted(map(repr, by_engine.items()))) == repr(sorted(map(repr, by_reference.items())))
 
 
+def test_the_reference_ends_where_a_decimal_is_beside_what_reads_none() -> None:
+    """The greatest common divisor has many parts that share others."""
+    views = program("CREATE VIEW o AS SELECT id, gcd(n, m) AS c, p FROM t", dialect="postgres")
+    by_engine = reference.log_of(dd.replay(views, t=frame())["o"], ("version",))
+    assert repr(sorted(map(repr, by_engine.items()))) == repr(
+        sorted(map(repr, reference.replay(views, t=frame())["o"].items()))
+    )
+
+
 def test_the_page_of_functions_is_that_of_the_comparisons() -> None:
     assert PAGE.read_text("utf-8") == page(), "PYTHONPATH=tests/support python -m sql_functions"
 

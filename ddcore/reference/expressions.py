@@ -80,7 +80,7 @@ def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
     names = {node.name for node in syntax.walk(tree) if isinstance(node, syntax.Column)}
     kinds = [kind for name, kind in frame.schema.items() if name in names]
     if "decimal" not in f"{texts.text(tree)}{kinds}".lower():
-        return expr  # without a look at the type of each of its parts, which takes hours for ``gcd``
+        return expr  # the types of parts that share others take for ever: ``gcd``
     return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
 
 
