@@ -8,12 +8,16 @@ import pytest
 from ddcore.base.schema import Type
 from ddcore.base.tuning import Tuning
 from ddcore.data.encoding import key_codes
+from ddcore.engine.queues import Queue, waiting
+from ddcore.operators.arrangement import Arrangement
+from ddcore.traces.batch import Batch
 from ddcore.traces.budget import Budget
 from ddcore.traces.columns import Columns, Compressed, Plain, together
 from ddcore.traces.consolidation import arrange_all
 
 SPANS = (1, 2, 2**8, 2**9, 2**16, 2**17, 2**32, 2**33, 2**63 - 1)  # of values, which take 0, 1, 2, 4 or 8 bytes
 WIDTH = 3
+ARRANGEMENT = Arrangement(0, 0, {"k": Type("int64"), "v": Type("int64")}, ("k",), ("version",), "f", 0)
 
 
 def table_of(rng: np.random.Generator, rows: int) -> np.ndarray:
@@ -73,3 +77,29 @@ def sorted_sums(table: np.ndarray) -> dict[tuple[int, ...], int]:
     for *row, diff in table.T.tolist():
         sums[tuple(row)] = sums.get(tuple(row), 0) + diff
     return {row: diff for row, diff in sums.items() if diff}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_updates_that_wait_are_the_same_in_few_bytes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    budget = Budget(tuning=Tuning(waiting_rows=int(rng.integers(2, 40)), few_rows=0))
+    queue, tables = Queue(ARRANGEMENT, budget), []
+    for _ in range(rng.integers(1, 60)):
+        table = rng.integers(0, 5, (4, rng.integers(1, 30)))
+        batch = Batch([table[0], table[1]], [table[2]], table[3] - 2)
+        queue.add(waiting(ARRANGEMENT, batch, budget))
+        tables.append(np.stack([*table[:3], table[3] - 2]))
+    expected, batch = np.concatenate(tables, axis=1), queue.batch()
+    assert len(queue) == expected.shape[1]
+    assert np.array_equal(np.stack([*batch.words, *batch.times, batch.diffs]), expected)
+    run = queue.consolidated().decompress()
+    assert sorted_sums(np.stack([run.codes, *run.words, *run.times, run.diffs])) == sorted_sums(expected)
+
+
+def test_many_small_pieces_wait_in_few_bytes() -> None:
+    queue = Queue(ARRANGEMENT)
+    for start in range(0, 200_000, 1_000):
+        keys = np.arange(start, start + 1_000)
+        queue.add(waiting(ARRANGEMENT, Batch([keys, keys % 7], [keys * 0], keys * 0 + 1)))
+    assert len(queue) == 200_000
+    assert sum(piece.memory() for piece in queue.arrived) < 200_000 * 8

@@ -22,9 +22,11 @@ from ddcore.traces.sorted_batch import SortedBatch
 def waiting(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> Columns:
     """Updates that wait for their position, in few bytes where there are many."""
     queued = arrangement.queued(batch)
-    tuning = budget.tuning
-    few = tuning.waiting_rows_limited if budget.memory.is_limited else tuning.waiting_rows
-    return queued if len(batch) < few else queued.compress(budget)
+    return queued if len(batch) < _few(budget) else queued.compress(budget)
+
+
+def _few(budget: Budget) -> int:
+    return budget.tuning.waiting_rows_limited if budget.memory.is_limited else budget.tuning.waiting_rows
 
 
 def sorted_by_key(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE) -> SortedBatch:
@@ -36,10 +38,11 @@ def sorted_by_key(arrangement: Arrangement, batch: Batch, budget: Budget = ALONE
 class Queue:
     """The updates that wait before an arrangement: as they came, and those that were sorted meanwhile."""
 
-    __slots__ = ("_runs", "_unsorted", "arrangement", "arrived", "budget")
+    __slots__ = ("_runs", "_small", "_unsorted", "arrangement", "arrived", "budget")
 
     def __init__(self, arrangement: Arrangement, budget: Budget = ALONE) -> None:
         self.arrangement, self.budget, self._unsorted = arrangement, budget, 0
+        self._small = (0, 0)  # pieces of few updates at the end of `arrived`, and their updates
         self.arrived: list[Columns] = []
         self._runs: list[SortedBatch] = []
 
@@ -50,8 +53,17 @@ class Queue:
         """Add updates from :func:`waiting`; sort those that wait, where they are many for the memory."""
         self.arrived.append(updates)
         self._unsorted += len(updates)
+        self._compress(len(updates))
         if self._unsorted >= self.budget.memory.rows:
             self._sort(self.budget.memory.rows)
+
+    def _compress(self, rows: int) -> None:
+        """Keep the pieces of few updates that came last in few bytes, as one, once they have many together."""
+        few, (pieces, small) = _few(self.budget), self._small
+        self._small = (pieces + 1, small + rows) if rows < few else (0, 0)
+        if small + rows >= few > rows:
+            self.arrived[-pieces - 1 :] = [together(self.arrived[-pieces - 1 :]).compress(self.budget)]
+            self._small = (0, 0)
 
     def least(self, coordinate: int) -> int:
         """The least coordinate of the times of the updates, or less; there are some."""
@@ -114,7 +126,7 @@ class Queue:
         """Sort and consolidate what has arrived, about so many updates at once. False where the diffs of some need 128
         bits: these stay as they came.
         """
-        self._unsorted = 0
+        self._unsorted, self._small = 0, (0, 0)
         if any(piece.high is not None for piece in self.arrived):
             return False
         ends = np.cumsum([len(piece) for piece in self.arrived])
