@@ -10,7 +10,7 @@ import linecache
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -338,6 +338,7 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
         for held, name in [
             (file, "n is of type TextIOWrapper"),
             (iter_nothing(), "n is of type generator"),
+            (wait_for_nothing(), "n is of type async_generator"),
             ({"conn": [file]}, "n['conn'][0] is of type TextIOWrapper"),
             (Adder(file), "n.n is of type TextIOWrapper"),
             (pl.LazyFrame(), "n is of type LazyFrame"),
@@ -353,6 +354,10 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
 
 def iter_nothing() -> Iterator[int]:
     yield from ()
+
+
+async def wait_for_nothing() -> AsyncIterator[int]:
+    yield 0
 
 
 def mapped(held: Any, /, t: Any) -> Any:
