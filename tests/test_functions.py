@@ -10,6 +10,7 @@ import linecache
 import subprocess
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -274,6 +275,7 @@ def test_parts_do_not_run_together() -> None:
         (1, 1.0), ("1", 1), (b"a", "a"), ({"k": None}, {"k": "None"}), ([[], []], [[[]]]),
         (pl.col("a"), pl.col("a").alias("b")),
         (pl.col("a"), "a"), (pl.lit(0.1), pl.lit(0.1, dtype=pl.Float64)),
+        (vars(dict)["fromkeys"], vars(OrderedDict)["fromkeys"]), (vars(float)["fromhex"], vars(bytes)["fromhex"]),
     ]  # fmt: skip
     for one, other in pairs:
         assert text_of(adding(one)) != text_of(adding(other)), (one, other)
