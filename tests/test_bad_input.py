@@ -556,8 +556,9 @@ def process(*arguments: str, limit: int | None = None) -> subprocess.CompletedPr
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
     return subprocess.run(
-        [*PROCESS, *arguments], preexec_fn=narrow, capture_output=True, text=True, check=False, timeout=600
-    )
+        [*PROCESS, *arguments], preexec_fn=narrow, capture_output=True, text=True, check=False, timeout=600,
+        env=dict(os.environ),  # as it is here: coverage changes that of a fork
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("unmeasured")
