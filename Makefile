@@ -29,6 +29,7 @@ test-all: $(READY) ## all tests, those marked long, whole families and 2,000 ran
 	@DDCORE_FSYNC=1 DDCORE_SEEDS=$${DDCORE_SEEDS:-2000} $(PY) -m pytest -m "" $(ARGS)
 
 coverage: $(READY) ## the tests of make test, and which lines they ran: a figure, and pages in build/coverage
+	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered --cov-report=html:build/coverage $(ARGS)
 
 test-tpch: $(READY) ## TPC-H's 22 queries in SQL equal DuckDB at every version of a stream of refreshes

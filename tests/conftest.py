@@ -147,6 +147,12 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make coverage` does not follow the processes of this test: they may not write files, or their modules count."""
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
+
+
+@pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
     """A seed of this test alone, new in each run; :mod:`seeds` says how a run is repeated."""
     number = seeds.of_test(request.node.nodeid)

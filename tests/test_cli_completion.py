@@ -189,6 +189,7 @@ def test_silence_where_there_is_no_project_to_read(text: str | None, tmp_path: P
     assert set(offers) <= {"links", "x"}
 
 
+@pytest.mark.usefixtures("unmeasured")
 def test_completion_and_help_load_few_modules(here: Path) -> None:
     """Their time is that of their imports; what no module of the standard library loads is a handful."""
     completion = {"_DD_COMPLETE": "complete_bash", "COMP_WORDS": "dd show ", "COMP_CWORD": "2"}

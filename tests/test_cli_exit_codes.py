@@ -196,6 +196,7 @@ sys.exit(run_command(command))
 """
 
 
+@pytest.mark.usefixtures("unmeasured")
 @pytest.mark.parametrize("location", ["", "dd.toml", "warehouse", "warehouse/outputs/journeys"])
 def test_a_project_that_this_user_may_not_read(location: str, folded: Path) -> None:
     # Not below pytest's folders: only their owner may enter them.

@@ -56,9 +56,9 @@ def test_it_is_linked() -> None:
 
 
 def as_file(code: str, name: str) -> CodeType:
-    """The code of a file in the package, so that the line of an error is the user's."""
+    """The code of a file in the package, so that an error has the line of the user; pyproject.toml names its folder."""
     code = "from __future__ import annotations\n" + code.replace("from __future__ import annotations\n", "")
-    return compile(code, str(Path(errors.__file__).parent / name), "exec", dont_inherit=True)
+    return compile(code, str(Path(errors.__file__).parent / "of_a_page" / name), "exec", dont_inherit=True)
 
 
 @pytest.fixture

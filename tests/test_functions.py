@@ -10,7 +10,8 @@ import linecache
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -274,6 +275,7 @@ def test_parts_do_not_run_together() -> None:
         (1, 1.0), ("1", 1), (b"a", "a"), ({"k": None}, {"k": "None"}), ([[], []], [[[]]]),
         (pl.col("a"), pl.col("a").alias("b")),
         (pl.col("a"), "a"), (pl.lit(0.1), pl.lit(0.1, dtype=pl.Float64)),
+        (vars(dict)["fromkeys"], vars(OrderedDict)["fromkeys"]), (vars(float)["fromhex"], vars(bytes)["fromhex"]),
     ]  # fmt: skip
     for one, other in pairs:
         assert text_of(adding(one)) != text_of(adding(other)), (one, other)
@@ -338,6 +340,7 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
         for held, name in [
             (file, "n is of type TextIOWrapper"),
             (iter_nothing(), "n is of type generator"),
+            (wait_for_nothing(), "n is of type async_generator"),
             ({"conn": [file]}, "n['conn'][0] is of type TextIOWrapper"),
             (Adder(file), "n.n is of type TextIOWrapper"),
             (pl.LazyFrame(), "n is of type LazyFrame"),
@@ -353,6 +356,10 @@ def test_what_cannot_be_told_apart_is_refused_by_name(tmp_path: Any) -> None:
 
 def iter_nothing() -> Iterator[int]:
     yield from ()
+
+
+async def wait_for_nothing() -> AsyncIterator[int]:
+    yield 0
 
 
 def mapped(held: Any, /, t: Any) -> Any:

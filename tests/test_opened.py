@@ -80,6 +80,13 @@ def test_updates_add_up_to_the_rows(project: OpenedProject, name: str) -> None:
         assert {row[:-1]: row[-1] for row in sums.rows()} == counts(log.between(a, b))
 
 
+def test_a_notebook_completes_the_names(project: OpenedProject) -> None:
+    assert project._ipython_key_completions_() == ["journeys", "links", "starts"]
+    assert (project.outputs._ipython_key_completions_(), project.inputs._ipython_key_completions_()) == (
+        ["journeys"], ["links", "starts"],
+    )  # fmt: skip
+
+
 def test_an_input_is_what_was_ingested(project: OpenedProject, here: Path) -> None:
     given = pl.read_csv(here / "data" / "links.csv")
     fresh = project.inputs["links"].updates().polars()

@@ -68,8 +68,8 @@ def test_a_file_without_permission_is_not_missing(
     def denied(*_: Any) -> int:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(os, "open", denied)
-    with pytest.raises(DdError) as caught:
+    with monkeypatch.context() as patched, pytest.raises(DdError) as caught:
+        patched.setattr(os, "open", denied)
         find_sources([location])
     assert caught.value.message == "in/a.csv: cannot be read: Permission denied"
     assert caught.value.hint == "make it readable for this user"

@@ -20,7 +20,15 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import PurePath
-from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    MappingProxyType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any
 
 import polars as pl
@@ -123,6 +131,8 @@ class _Reader:
         elif isinstance(value, BuiltinFunctionType):
             of = value.__self__
             yield from ("builtin", value.__name__, of.__name__ if isinstance(of, ModuleType) else self.text(of))
+        elif isinstance(value, ClassMethodDescriptorType):  # what no pickle knows; classes of C have some
+            yield from ("class method", value.__name__, self.text(value.__objclass__))
         elif isinstance(value, functools.partial):
             parts = self._at(".func", value.func), self._at(".args", value.args), self._at(".keywords", value.keywords)
             yield from ("partial", *parts)

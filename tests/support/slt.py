@@ -22,7 +22,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product, takewhile
@@ -263,22 +263,23 @@ class _Check:
 
     def run(self, text: str, number: int, steps: int) -> None:
         """A sample of the queries, then ``steps`` random statements."""
-        changed = True
-        for record in sampled(text, number, self.rng):
-            if isinstance(record, Statement):
-                self.tables.execute(record)
-                changed = True
-                continue
-            if changed:
-                self._note()
-                changed = False
-            if divides_by_dynamic_type(record.sql, self.moments.schemas):
-                self.found.dynamic += 1
-                continue
-            self.waiting.append((record, self.moments.version, self._in_order(record)))
-        self._compare()
-        if steps and self.waiting:
-            self._go_on([query for query, _, _ in self.waiting], steps)
+        with closing(self.tables.connection):
+            changed = True
+            for record in sampled(text, number, self.rng):
+                if isinstance(record, Statement):
+                    self.tables.execute(record)
+                    changed = True
+                    continue
+                if changed:
+                    self._note()
+                    changed = False
+                if divides_by_dynamic_type(record.sql, self.moments.schemas):
+                    self.found.dynamic += 1
+                    continue
+                self.waiting.append((record, self.moments.version, self._in_order(record)))
+            self._compare()
+            if steps and self.waiting:
+                self._go_on([query for query, _, _ in self.waiting], steps)
 
     def _note(self) -> None:
         """One more version. With other tables or views than before, the first one of another history."""
