@@ -10,9 +10,9 @@ import math
 import polars as pl
 
 from ddcore.expressions import polars_json, syntax
-from ddcore.expressions.syntax import Choice, Column, Tree
+from ddcore.expressions.syntax import Alias, Choice, Column, Tree
 
-_FEW = 50  # parts: what reads no column stays as it is inside others, if it has so few
+_FEW = 30  # parts: what reads no column stays as it is inside others, if it has so few
 _MANY = 1000  # parts, shared ones counted as often as they are named: expressions of more are computed by parts
 
 
@@ -57,14 +57,12 @@ class Parts:
         columns: dict[str, pl.Series] = {}
         inner: list[Tree] = []
         for child in syntax.children(node):
-            name: str | None = f"={len(inner)}"
-            if syntax.operation(node) == "AsStruct":
-                name = syntax.result_name(child)
-            if name is None or name in columns or self._sizes[id(child)] <= _FEW:
+            name, result = f"={len(inner)}", syntax.result_name(child)
+            if self._sizes[id(child)] <= _FEW or result is None:
                 inner.append(child)
             else:
                 columns[name] = self._taken(node, child)
-                inner.append(Column(name))
+                inner.append(Alias(Column(name), result) if syntax.operation(node) == "AsStruct" else Column(name))
         frame = self._frame.with_columns(**columns)
         value = polars_json.build(syntax.with_children(node, inner))
         return frame.select(value).to_series().head(len(frame))
