@@ -13,7 +13,7 @@ from ddcore.expressions import polars_json, syntax
 from ddcore.expressions.syntax import Alias, Choice, Column, Tree
 
 _FEW = 30  # parts: what reads no column stays as it is inside others, if it has so few
-_MANY = 1000  # parts, shared ones counted as often as they are named: expressions of more are computed by parts
+_MANY = 10_000  # parts, shared ones counted as often as they are named: expressions of more are computed by parts
 
 
 def is_large(tree: Tree) -> bool:
