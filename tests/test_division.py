@@ -22,7 +22,7 @@ import ddcore as dd
 from ddcore.base.tuning import DEFAULT, Tuning
 from ddcore.io.project.times import time_of
 from ddcore.jobs import replay
-from ddcore.jobs.engines import exchange, one_task
+from ddcore.jobs.engines import exchange, one_task, sampling
 from ddcore.jobs.engines.protocol import SharedFold
 from ddcore.jobs.engines.worker_count import WORKER_ROWS
 
@@ -97,11 +97,20 @@ def test_what_few_rows_reach_has_few_owners(
 ) -> None:
     ids = pl.Series("id", np.random.default_rng(3).permutation(rows), dtype=pl.Int64)
     frame = pl.DataFrame({"id": ids, "amount": ids % 97, "at": ids, "version": ids * 0, "diff": ids * 0 + 1})
+    scanned: list[Any] = []
+    read = sampling._Inputs._read
+
+    def read_once(inputs: Any, *columns: Any) -> Any:
+        scanned.append(columns)
+        return read(inputs, *columns)
+
+    monkeypatch.setattr(sampling._Inputs, "_read", read_once)
     monkeypatch.setenv(WORKER_ROWS, "1")
     (work,) = divided(tmp_path, counted, monkeypatch, [0], Tuning(owner_rows=500), rows=frame)
     assert all(sum(cut < 2**63 - 1 for cut in cuts) == owners - 1 for cuts in work.division.boundaries.values())
     assert unevenness(work, ids) <= EVEN * WORKERS / owners
     assert work.parallelism == owners  # further ones would read and own nothing
+    assert scanned == [("rows", ("id",))], "once, for all numbers of workers"
     monkeypatch.setenv(WORKER_ROWS, "0")
     assert exchange.shared(work.fold, WORKERS).parallelism == WORKERS
 

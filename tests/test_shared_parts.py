@@ -171,6 +171,20 @@ def test_the_cost_of_nested_shared_parts_is_linear() -> None:
     assert long < 20 * short, (short, long)
 
 
+def test_the_cost_of_many_trees_that_share_parts_is_linear() -> None:
+    """Each has branches that could fail, as the conditions have under which ``gcd`` leaves int64."""
+
+    def parts(levels: int) -> list[syntax.Tree]:
+        expr = col("a")
+        for _ in range(levels):
+            expr = polars_json.share([expr], lambda part: pl.when(part > 1).then(part.fill_null(0).cast(pl.Int32)))
+        return [part for part in syntax.walk(polars_json.read(expr)) if isinstance(part, syntax.Choice)]
+
+    few, many = parts(10), parts(80)
+    short, long = (calls(functools.partial(stages.staged, trees, "x")) for trees in (few, many))
+    assert long < 14 * short, (short, long)  # 8 times as many; 64 times the work if it were quadratic
+
+
 def test_the_stages_of_two_expressions_do_not_meet() -> None:
     exprs = {"x": nested(20), "y": nested(30), "z": chain(operator.add, lambda i: col("b"))}
     actual = Projection(exprs, SCHEMA).evaluate(FRAME)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from operator import is_
 
 import polars as pl
 
@@ -52,8 +51,10 @@ def together(parts: Sequence[Staged]) -> Staged:
 def staged(trees: Sequence[Tree], name: str) -> Staged:
     """Trees, ready to run; ``name`` is a prefix for the columns of stages."""
     everywhere = f"={name}=true"
-    given, trees = trees, [branches.guarded(tree, everywhere) for tree in trees]
-    known = {} if all(map(is_, trees, given)) else {everywhere: syntax.TRUE}
+    whole = trees[0] if len(trees) == 1 else syntax.call("AsStruct", *trees)  # what they share stays shared
+    guarded = branches.guarded(whole, everywhere)
+    trees = [guarded] if len(trees) == 1 else syntax.children(guarded)
+    known = {} if guarded is whole else {everywhere: syntax.TRUE}
     if not all(map(_is_ordinary, trees)):
         return _Cutter(trees, name, dict.fromkeys(known, 1), list(known.items())).staged()
     stage = tuple(polars_json.build(tree).alias(column) for column, tree in known.items())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ddcore.base.distinct import distinct
 from ddcore.base.lazy import numpy as np
 from ddcore.data.encoding import NULL
 from ddcore.operators.nearby import distinct_rows, firsts, rows_between, rows_within, spans_of
@@ -73,7 +74,7 @@ def holding(
         some[left] = ~steady & (low > NULL)
         width *= 8
     pairs = zip(batches, starts, ends, strict=True)
-    return [batch.take(np.unique(rows_between(start, end)[0])) for batch, start, end in pairs]
+    return [batch.take(distinct(rows_between(start, end)[0])) for batch, start, end in pairs]
 
 
 def _keys_rows(probes: Probes, sizes: np.ndarray) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ddcore import kernels
 from ddcore.base.digests import digest
+from ddcore.base.distinct import distinct
 from ddcore.base.errors import ProgramError
 from ddcore.base.lattice import advance
 from ddcore.base.lazy import numpy as np
@@ -194,7 +195,7 @@ class _Reach:
         last = np.maximum(first, last)
         if (last - first).sum() < len(self.batch):
             sizes = last - first
-            rows = np.unique(np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes))
+            rows = distinct(np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes))
         else:
             rows = np.arange(len(self.batch))
         before, behind = (np.searchsorted(values, bounds[rows], "right") for bounds in (self.after, self.to))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
+from ddcore.base.distinct import distinct
 from ddcore.base.lazy import numpy as np
 from ddcore.data import encoding
 from ddcore.operators.frame import Frame
@@ -127,10 +128,10 @@ class Partitions:
         def of(cls, rows: Partitions) -> Partitions._Values:
             (last, words), partition = rows.order[0], np.cumsum(rows._heads) - 1
             nulls = last != rows.firsts[0]
-            distinct = np.unique(words[~nulls])
-            ranks = np.searchsorted(distinct, words) + 1
-            ranks[nulls] = 0 if rows.firsts[0] else len(distinct) + 1
-            return cls(partition, words, nulls, distinct, partition * (len(distinct) + 2) + ranks, rows.downs[0])
+            known = distinct(words[~nulls])
+            ranks = np.searchsorted(known, words) + 1
+            ranks[nulls] = 0 if rows.firsts[0] else len(known) + 1
+            return cls(partition, words, nulls, known, partition * (len(known) + 2) + ranks, rows.downs[0])
 
         def found(self, distance: Any, of_nulls: np.ndarray, side: int, *, of_floats: bool) -> np.ndarray:
             """Where the values begin, or with ``side`` 1 end, that are so far on in the order; for a null its peers."""

@@ -10,6 +10,7 @@ import polars as pl
 
 from ddcore.expressions import polars_json, syntax, texts
 from ddcore.expressions.syntax import Cast, Choice, Literal, Tree
+from ddcore.reference.parts import Parts, is_large
 from ddcore.reference.types import UUID, instance
 
 
@@ -18,18 +19,31 @@ def names_of(keys: Any) -> list[str]:
     return [keys] if isinstance(keys, str) else list(keys)
 
 
-def values_of(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr]) -> pl.DataFrame:
+def values_of(frame: pl.DataFrame, exprs: Mapping[str, pl.Expr | Tree]) -> pl.DataFrame:
     """The values of ``exprs`` beside ``_row``. Where floats are divided, each row is a frame of its own.
 
-    In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice.
+    In a frame of several rows Polars divides floats by a literal through its reciprocal, which rounds twice. What is
+    given as a tree is computed by its parts.
     """
-    nodes = [node for expr in exprs.values() for node in syntax.walk(polars_json.read(expr))]
+    whole = {name: expr for name, expr in exprs.items() if isinstance(expr, pl.Expr)}
+    trees = {name: tree for name, tree in exprs.items() if not isinstance(tree, pl.Expr)}
+    if trees:
+        rows, types = [frame[row : row + 1] for row in range(len(frame))] or [frame], Parts(frame.clear())
+        return pl.concat([_values_of_row(row, whole, trees, types).select("_row", *exprs) for row in rows])
+    nodes = [node for expr in whole.values() for node in syntax.walk(polars_json.read(expr))]
     names = {*map(syntax.operation, nodes)}
     floats = any(dtype.is_float() for dtype in frame.dtypes) or any(map(_is_float, nodes))
     divides = names & {"TrueDivide", "Sql.Div", "Eval"} or (floats and names & _QUOTIENTS_OF_FLOATS)
     if not divides or not len(frame):
-        return frame.select("_row", **exprs)
-    return pl.concat([frame[row : row + 1].select("_row", **exprs) for row in range(len(frame))])
+        return frame.select("_row", **whole)
+    return pl.concat([frame[row : row + 1].select("_row", **whole) for row in range(len(frame))])
+
+
+def _values_of_row(
+    row: pl.DataFrame, whole: Mapping[str, pl.Expr], trees: Mapping[str, Tree], types: Parts
+) -> pl.DataFrame:
+    parts = Parts(row, types)
+    return row.select("_row", **whole).with_columns(**{name: parts(tree) for name, tree in trees.items()})
 
 
 def _is_float(node: Tree) -> bool:
@@ -68,20 +82,19 @@ _OF_ONE_SCALE = {
 }  # fmt: skip
 
 
-def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr:
+def in_full(expr: pl.Expr, frame: pl.DataFrame) -> pl.Expr | Tree:
     """The expression with every digit of its decimals, where Polars by itself rounds to a scale of one operand.
 
     ``frame`` has the columns and no rows. A product has the sum of the scales, everything else the largest of them.
+    One that is too large for Polars to read is a tree.
     """
-    tree = polars_json.read(expr)
-    if any(syntax.operation(node) == "Extension.To" for node in syntax.walk(tree)):  # marks a text as a UUID
-        tree = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
-        expr = polars_json.build(tree)
-    names = {node.name for node in syntax.walk(tree) if isinstance(node, syntax.Column)}
-    kinds = [kind for name, kind in frame.schema.items() if name in names]
-    if "decimal" not in f"{texts.text(tree)}{kinds}".lower():
-        return expr  # the types of parts that share others take for ever: ``gcd``
-    return polars_json.build(syntax.fold(tree, lambda node, parts: _written_out(node, parts, frame)))
+    tree, types = polars_json.read(expr), Parts(frame)
+    full = syntax.rewrite(tree, lambda node: node.args[0] if syntax.operation(node) == "Extension.To" else node)  # type: ignore[union-attr]
+    if "decimal" in f"{texts.text(full)}{[frame.schema[name] for name in syntax.columns(full)]}".lower():
+        full = syntax.fold(full, lambda node, parts: _written_out(node, parts, types))
+    elif full is tree:
+        return expr
+    return full if is_large(full) else polars_json.build(full)
 
 
 def is_uuid(expr: pl.Expr, columns: Mapping[str, pl.DataType]) -> bool:
@@ -124,7 +137,7 @@ _TRUTHS = {
 }  # fmt: skip
 
 
-def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
+def _written_out(node: Tree, parts: list[Tree], types: Parts) -> Tree:
     """An operation whose parts are written out already."""
     family, _, name = syntax.operation(node).rpartition(".")
     names = {family, _SIGNS_OF_SQL.get(name, name) if family == "Sql" else name}
@@ -133,15 +146,15 @@ def _written_out(node: Tree, parts: list[Tree], frame: pl.DataFrame) -> Tree:
     if name in ("TrueDivide", "Rem") and all(isinstance(part, Cast) and part.dtype.is_decimal() for part in parts):
         return syntax.with_children(node, parts)  # rounded to the scale of the first one
     first = 1 if isinstance(node, Choice) else 0  # the predicate
-    operands = _operands(names, parts[first:], frame)
+    operands = _operands(names, parts[first:], types)
     if family == "Sql" and names & {*_SIGNS_OF_SQL.values()} and operands != parts and not names & _QUOTIENTS:
         return syntax.call(_SIGNS_OF_SQL[name], *operands)
     return syntax.with_children(node, parts[:first] + operands)
 
 
-def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> list[Tree]:
+def _operands(names: set[str], operands: list[Tree], types: Parts) -> list[Tree]:
     """Decimals, and the numbers beside them, at one scale; those of a quotient in floating point."""
-    dtypes = [_value_type(operand, frame) for operand in operands]
+    dtypes = [_value_type(operand, types) for operand in operands]
     columns = [
         dtype.is_float() and not isinstance(operand, Literal) for operand, dtype in zip(operands, dtypes, strict=True)
     ]
@@ -150,23 +163,19 @@ def _operands(names: set[str], operands: list[Tree], frame: pl.DataFrame) -> lis
     if names & _QUOTIENTS:
         return [Cast(operand, pl.Float64()) for operand in operands]
     operands = [_as_decimal(operand) if d.is_float() else operand for operand, d in zip(operands, dtypes, strict=True)]
-    dtypes = [_value_type(operand, frame) for operand in operands]
+    dtypes = [_value_type(operand, types) for operand in operands]
     scales = [dtype.scale if isinstance(dtype, pl.Decimal) else 0 for dtype in dtypes]
     kind = pl.Decimal(38, sum(scales) if "Multiply" in names else max(scales))
     for number, (given, dtype) in enumerate(zip(operands, dtypes, strict=True)):
         if (dtype.is_integer() or dtype.is_decimal()) and not ("ReplaceStrict" in names and number > 1):
-            nested = _type_of(given, frame) == pl.List
+            nested = types(given).dtype == pl.List
             operands[number] = Cast(given, pl.List(kind) if nested else kind)
     return operands
 
 
-def _type_of(node: Tree, frame: pl.DataFrame) -> pl.DataType:
-    return frame.select(polars_json.build(node)).dtypes[0]
-
-
-def _value_type(node: Tree, frame: pl.DataFrame) -> pl.DataType:
+def _value_type(node: Tree, types: Parts) -> pl.DataType:
     """The type of a value, or of the elements of a list."""
-    dtype = _type_of(node, frame)
+    dtype = types(node).dtype
     return instance(dtype.inner) if isinstance(dtype, pl.List) else dtype
 
 

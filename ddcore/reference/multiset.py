@@ -160,16 +160,16 @@ class Multiset:
         frame = self.frame().with_row_index("_row")  # beside it, a literal has a value for each row
         wide = {name for name, expr in exprs.items() if is_wide(expr, frame)}
         uuids = {name: UUID for name, expr in exprs.items() if is_uuid(expr, self.columns)}
-        exprs = {name: in_full(expr, frame.clear()) for name, expr in exprs.items()}
-        computed = frame.clear().select(**exprs).schema
+        full = {name: in_full(expr, frame.clear()) for name, expr in exprs.items()}
+        computed = values_of(frame.clear(), full).drop("_row").schema
         types = {name: widened(dtype if name in wide else narrowed(dtype)) for name, dtype in computed.items()}
         try:
             try:
-                values = values_of(frame.cast({pl.Int64: pl.Int128}), exprs)
+                values = values_of(frame.cast({pl.Int64: pl.Int128}), full)
             except pl.exceptions.InvalidOperationError as error:
                 if "not supported" not in str(error):
                     raise
-                values = values_of(frame, exprs)
+                values = values_of(frame, full)
             return types | uuids, [tuple(row) for _, *row in rows_of(values.cast(pl.Schema(types)))]
         except pl.exceptions.PolarsError as error:
             raise ExpressionError(f"{', '.join(map(str, exprs.values()))}: {error}") from None

@@ -20,7 +20,7 @@ from ddcore.io.logs.inputs import input_log
 from ddcore.io.state.fold_result import FoldResult
 from ddcore.jobs.engines import one_task
 from ddcore.jobs.engines.certificates import can_encrypt, new_certificate
-from ddcore.jobs.engines.partitioning import division_of
+from ddcore.jobs.engines.partitioning import Divider
 from ddcore.jobs.engines.protocol import Credentials, Report, SharedFold, Split, Unreachable, raise_first
 from ddcore.jobs.engines.routes import routing_of
 from ddcore.jobs.engines.worker_count import owner_rows, workload
@@ -79,17 +79,17 @@ def fold_with(spark: SparkContext | SparkSession, fold: Fold, parallelism: int) 
 
 def shared(fold: Fold, parallelism: int, *, encrypted: bool = False) -> SharedFold:
     """What each of so many workers needs to know of a fold; of fewer, where the others would own and read nothing."""
-    groups = fold.stored.groups
-    whole = replace(fold, plan=staged(fold.plan))
-    routing = routing_of(whole.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
-    division = division_of(whole, routing, parallelism)
-    splits = _splits(whole, parallelism)
-    if owner_rows(fold) and (busy := max(division.owners, sum(map(bool, splits)))) < parallelism:
-        return shared(fold, busy, encrypted=encrypted)  # of the plan without its stages: none has them twice
+    groups, worth = fold.stored.groups, owner_rows(fold)
+    fold = replace(fold, plan=staged(fold.plan))
+    routing = routing_of(fold.plan, (groups.all_grown() if fold.rebuilding is None else groups).grown)
+    divider = Divider(fold, routing)
+    division, splits = divider.division(parallelism), _splits(fold, parallelism)
+    while worth and (busy := max(division.owners, sum(map(bool, splits)))) < parallelism:
+        division, splits, parallelism = divider.division(busy), _splits(fold, busy), busy
     secret = secrets.token_bytes(32)
     credentials = Credentials(secret, new_certificate(secret) if encrypted else b"")
     routing = routing.divided(division.shares)
-    return SharedFold(whole, routing, division, splits, parallelism, credentials)
+    return SharedFold(fold, routing, division, splits, parallelism, credentials)
 
 
 def _reports(spark: SparkContext | SparkSession, work: SharedFold) -> tuple[list[Report], float]:

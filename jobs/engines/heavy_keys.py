@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ddcore.base.distinct import distinct
 from ddcore.base.lazy import numpy as np
 from ddcore.base.schema import is_direct
 from ddcore.jobs.engines.division import LAST, Shares
@@ -157,7 +158,7 @@ def _heavy(plan: Plan, joins: Joins, samples: Samples, workers: int, least: floa
     arrangements = [plan.arrangements[index] for index in joins.by_rows]
     new = {arrangement.index: samples.new(arrangement) for arrangement in arrangements}
     stored = {arrangement.index: samples.stored(arrangement) for arrangement in arrangements}
-    codes = np.unique(np.concatenate([codes for spreads in (new, stored) for codes, _ in spreads.values()]))
+    codes = distinct(np.concatenate([codes for spreads in (new, stored) for codes, _ in spreads.values()]))
     codes = codes[codes < LAST]
     single = {arrangement.index for arrangement in arrangements if _is_unique(plan, arrangement.node, arrangement.key)}
     fresh, known = (

@@ -24,27 +24,36 @@ _POINTS = 4096  # codes that are looked at to cut ranges
 _NEW, _UNSURE = 0.9, 0.5  # where it is known which column the keys come from, and where not
 
 
-def division_of(fold: Fold, routing: Routing, parallelism: int) -> Division:
-    """The ranges of the workers, as even as stored state and new updates say, and the heavy keys of joins.
-
-    Arrangements whose equal keys have one owner get the same boundaries. Codes that are values themselves are divided
-    by a sample of the columns of inputs that they come from; where they are computed, by all integers of the inputs.
-    Hashed codes of which none is stored are spread evenly over 64 bits. Of arrangements that few rows reach the first
-    workers own all.
+class Divider:
+    """Divides the key codes of a fold between workers. What it needs to know of inputs and stored state is read once,
+    for all numbers of workers.
     """
-    joins = divisible(routing) if fold.rebuilding is None else []
-    samples = Samples(fold, routing.keys, hashed(fold.plan, joins))
-    least = fold.settings.tuning.heavy_load
-    shares = shares_of(routing, joins, samples, parallelism, rows=fold.rows, least=least)
-    boundaries, worth = dict[int, list[int]](), owner_rows(fold)
-    for group in routing.groups:
-        stored = joined(samples.stored(a) for a in group if not (a.transient or a.ends))
-        codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
-        owners = min(parallelism, max(1, -(-samples.reaching(group) // worth))) if worth else parallelism
-        cuts = _cuts(codes, rows, owners) if len(codes) else _even(owners)
-        cuts += [LAST] * (parallelism - owners)
-        boundaries.update({arrangement.index: cuts for arrangement in group})
-    return Division(boundaries, routing.keys, shares, _everywhere(fold.plan, shares))
+
+    def __init__(self, fold: Fold, routing: Routing) -> None:
+        self._fold, self._routing = fold, routing
+        self._joins = divisible(routing) if fold.rebuilding is None else []
+        self._samples = Samples(fold, routing.keys, hashed(fold.plan, self._joins))
+
+    def division(self, parallelism: int) -> Division:
+        """The ranges of so many workers, as even as stored state and new updates say, and the heavy keys of joins.
+
+        Arrangements whose equal keys have one owner get the same boundaries. Codes that are values themselves are
+        divided by a sample of the columns of inputs that they come from; where they are computed, by all integers of
+        the inputs. Hashed codes of which none is stored are spread evenly over 64 bits. Of arrangements that few rows
+        reach the first workers own all.
+        """
+        fold, routing, samples = self._fold, self._routing, self._samples
+        least = fold.settings.tuning.heavy_load
+        shares = shares_of(routing, self._joins, samples, parallelism, rows=fold.rows, least=least)
+        boundaries, worth = dict[int, list[int]](), owner_rows(fold)
+        for group in routing.groups:
+            stored = joined(samples.stored(a) for a in group if not (a.transient or a.ends))
+            codes, rows = _without(_weighed(stored, *_new(samples, group)), _divided(group, shares))
+            owners = min(parallelism, max(1, -(-samples.reaching(group) // worth))) if worth else parallelism
+            cuts = _cuts(codes, rows, owners) if len(codes) else _even(owners)
+            cuts += [LAST] * (parallelism - owners)
+            boundaries.update({arrangement.index: cuts for arrangement in group})
+        return Division(boundaries, routing.keys, shares, _everywhere(fold.plan, shares))
 
 
 def _even(owners: int) -> list[int]:
