@@ -32,7 +32,6 @@ from ddcore.jobs.spark.session import spark_session, stop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ARCHIVES = 3  # kept: those of other environments of this user
 _COMPILERS = 8  # processes; the longest kernel takes half a minute, and more would wait for it
 
 
@@ -89,8 +88,6 @@ def make_archive() -> bool | None:
         return None
     finally:
         fresh.unlink(missing_ok=True)
-    for old in sorted(target.parent.glob("*.jsa"), key=os.path.getmtime)[:-_ARCHIVES]:
-        old.unlink(missing_ok=True)
     return True
 
 
