@@ -8,7 +8,7 @@ from ddcore.base.lazy import numpy as np
 def distinct(values: np.ndarray) -> np.ndarray:
     """Distinct values, ascending: int64[n] to int64[m]. O(n log n).
 
-    ``numpy.unique`` puts them into a hash table first, and takes ten times as long for a million of them.
+    ``numpy.unique`` puts them into a hash table first, which takes longer than to sort them.
     """
     ascending = np.sort(values)
     is_first = np.ones(len(ascending), dtype=np.bool_)

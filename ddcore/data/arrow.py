@@ -48,8 +48,8 @@ def series_of(array: Any) -> pl.Series:
 def series_of_numbers(values: np.ndarray) -> pl.Series:
     """The series of a copy of n numbers or flags of numpy's, without nulls and without a name.
 
-    By its bytes where PyArrow is at hand, because ``pyarrow.array`` imports pandas; without it Polars' own way takes
-    less: PyArrow is 25 MiB.
+    By its bytes where PyArrow is imported already (``pyarrow.array`` would import pandas). Where it is not, Polars' own
+    way costs less: ``numpy.ma`` is a few MiB, PyArrow 25.
     """
     if "pyarrow" not in sys.modules:
         return pl.Series(values)
